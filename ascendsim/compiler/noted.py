@@ -7,7 +7,7 @@ from dataclasses import replace
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.graph.copying import copy_graph
 from ascendsim.isa.program import Program
-from ascendsim.lower import lower_graph
+from ascendsim.lower import KnownUnits, lower_graph
 from ascendsim.lower.tiling_search import TILING
 
 
@@ -20,4 +20,5 @@ def noted_program(model: CompiledModel) -> Program:
     graph = copy_graph(model.graph)
     for name, option in model.program.info.tilings.items():
         graph.node(name).origin[TILING] = option
-    return lower_graph(graph, model.soc, model.opset, options=replace(model.lowering, noted=True))
+    options = replace(model.lowering, known=KnownUnits(), noted=True)
+    return lower_graph(graph, model.soc, model.opset, options=options)

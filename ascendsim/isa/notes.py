@@ -116,7 +116,33 @@ class Kernel:
     whole_rows: bool = False
 
 
-Item: TypeAlias = Row | Call | Kernel
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Elements that an operator moves from one tensor to another, by way of UB.
+
+    Which element goes where follows from the operator. They are counted in the order in which they lie in the
+    target, padding left out, and tiles are parts of the whole.
+
+    Attributes:
+        source, target: Tensors.
+        phase: "in" = they come to UB, packed in the order of the source if `turned`, else as they lie in the
+            target; "turn" = the vector unit brings them in the order of the target; "out" = they leave.
+        first, end, total: Where the tile begins and ends, and what stands for all elements.
+        turned: Whether the vector unit turns them.
+        addresses: First byte of what is written and of what is read in UB.
+    """
+
+    source: str
+    target: str
+    phase: str
+    first: int
+    end: int
+    total: int
+    turned: bool
+    addresses: tuple[int, int]
+
+
+Item: TypeAlias = Row | Call | Kernel | Carry
 Note: TypeAlias = Callable[[Frame], Sequence[Item]]
 
 

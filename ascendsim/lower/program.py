@@ -62,8 +62,7 @@ class LowerOptions:
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is
             the same).
         tilings: Picks tilings of the chip by time; None = the closed form's first.
-        noted: Whether instructions say what they do (`isa.notes`). Units are then lowered one by one, since
-            what they do differs in its names.
+        noted: Whether instructions say what they do (`isa.notes`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -81,7 +80,7 @@ def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLow
     context = LowerContext.of(soc, options.aicpu_types, options.flags)
     lowering = Lowering(soc, options.tilings, options.noted)
     scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
-    return UnitLowering(opset, context, lowering.tasks, scopes, None if options.noted else options.known)
+    return UnitLowering(opset, context, lowering.tasks, scopes, options.known)
 
 
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:

@@ -33,23 +33,23 @@ class Filters:
 
     @classmethod
     def of(cls, work: CubeWork) -> Filters:
-        """Of a convolution's work."""
-        assert work.conv is not None
-        return cls(work.batch, work.conv.channels, work.n)
+        """Of a convolution's work, or of a product with filters."""
+        return cls(work.batch, work.b.shape[1] if work.conv is None else work.conv.channels, work.n)
 
 
-def stored(array: Array, format: Format, filters: Filters | None = None) -> Array:
+def stored(array: Array, format: Format, filters: Filters | None = None, size: int = 0) -> Array:
     """The elements of a tensor as global memory holds them.
 
     Args:
         array: Its values, in logical order.
         format: Its format.
         filters: Of FRACTAL_Z.
+        size: Bytes of an element there, if the array stands for one of another type.
 
     >>> stored(np.arange(3.0, dtype=np.float16).reshape(1, 3, 1, 1), Format.NC1HWC0).reshape(-1)[:4]
     array([0., 1., 2., 0.], dtype=float16)
     """
-    block = BLOCK_BYTES // array.itemsize
+    block = BLOCK_BYTES // (size or array.itemsize)
     if format is Format.FRACTAL_Z:
         if filters is None or array.ndim != 4:
             raise SimulationError("filters", "must say how their groups lie", array.shape)
@@ -88,15 +88,16 @@ def _filters(array: Array, filters: Filters, block: int) -> Array:
     return made
 
 
-def logical(array: Array, shape: tuple[int, ...], format: Format) -> Array:
+def logical(array: Array, shape: tuple[int, ...], format: Format, size: int = 0) -> Array:
     """The values of a tensor, in logical order.
 
     Args:
         array: Its elements as global memory holds them, or anything else that lies like them.
         shape: Its logical shape.
         format: Its format.
+        size: As in `stored`.
     """
-    block = BLOCK_BYTES // array.itemsize
+    block = BLOCK_BYTES // (size or array.itemsize)
     if format is Format.NC1HWC0 and len(shape) == 4:
         n, c, h, w = shape
         cut = array.reshape(n, ceil_div(c, block), h, w, -1).transpose(0, 1, 4, 2, 3)

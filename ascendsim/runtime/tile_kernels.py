@@ -19,9 +19,9 @@ from ascendsim.graph.ir import Node, Tensor
 from ascendsim.isa.notes import Arrays, Kernel, Part, as_matrix, from_matrix
 from ascendsim.ops.shared.common import finish
 from ascendsim.opset import OpSet
+from ascendsim.runtime.device_memory import DeviceMemory
 
 Array = NDArray[Any]
-DTypeOf = Callable[[Tensor], "np.dtype[Any]"]
 
 
 class TileKernels:
@@ -30,30 +30,39 @@ class TileKernels:
     Args:
         nodes: In execution order; the first one's product is made by the Cube where a part has no name.
         opset: Operators.
-        dtype_of: NumPy type of a tensor.
+        memory: Says which types tensors have, and holds constants that no block reads (axes).
+        named: Tensors by the names that notes have for them.
     """
 
-    def __init__(self, nodes: Sequence[Node], opset: OpSet, dtype_of: DTypeOf) -> None:
-        self._nodes, self._opset, self._dtype_of = nodes, opset, dtype_of
+    def __init__(
+        self, nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory, named: Callable[[str], str]
+    ) -> None:
+        self._nodes, self._opset, self._memory, self._named = nodes, opset, memory, named
+        self._dtype_of = memory.dtype
         tensors = [tensor for node in nodes for tensor in (*node.inputs, *node.outputs) if tensor is not None]
         self._tensors = {tensor.name: tensor for tensor in tensors}
         self._maker = {tensor.name: node for node in nodes for tensor in node.outputs}
 
     def __call__(self, kernel: Kernel, arrays: Arrays) -> Array:
         """A part of the output."""
-        like = self._tensors[kernel.target.region]
+        like = self._tensor(kernel.target.region)
         known: dict[str, Array] = {}
         for part, array in zip(kernel.sources, arrays, strict=True):
-            tensor = self._tensors[part.region] if part.region else self._nodes[0].output
+            tensor = self._tensor(part.region) if part.region else self._nodes[0].output
             known[tensor.name] = finish(self._given(kernel, part, array, tensor), self._dtype_of(tensor))
         with np.errstate(all="ignore"):
             made = self._made(like, known)
+        if kernel.target.over == "col":
+            return made.reshape(kernel.columns)
         if kernel.whole_rows and kernel.target.over == "all":  # behind the last column of a blocked tensor
             whole = np.zeros((kernel.rows, kernel.columns), made.dtype)
             made = made.reshape(kernel.rows, -1)
             whole[:, : made.shape[1]] = made
             made = whole
         return from_matrix(made.reshape(kernel.rows, kernel.columns), kernel.target.box)
+
+    def _tensor(self, name: str) -> Tensor:
+        return self._tensors[self._named(name)]
 
     def _given(self, kernel: Kernel, part: Part, array: Array, tensor: Tensor) -> Array:
         """A part of an input as a smaller tensor."""
@@ -67,6 +76,8 @@ class TileKernels:
         if array.ndim == 1:
             return array
         matrix = as_matrix(array)
+        if kernel.target.over == "col":  # all positions of some channels
+            return matrix.T.reshape(1, -1, *shape[2:])
         if _is_map(tensor):
             columns = shape[1] if kernel.whole_rows else matrix.shape[1]
             return matrix[:, :columns].reshape(-1, columns, 1, 1)
@@ -78,7 +89,7 @@ class TileKernels:
     def _line(self, kernel: Kernel, part: Part, values: Array, tensor: Tensor) -> Array:
         """One value a row or a column of the tile."""
         shape = tensor.static_shape
-        like = self._tensors[kernel.target.region]
+        like = self._tensor(kernel.target.region)
         if part.over == "row":
             return values.reshape(-1, *(1,) * (max(len(like.static_shape), 2) - 1 if _is_map(like) else 1))
         if kernel.whole_rows and math.prod(shape) <= len(values):
@@ -93,6 +104,8 @@ class TileKernels:
         if tensor.name in known:
             return known[tensor.name]
         node = self._maker.get(tensor.name)
+        if tensor.is_constant:
+            return self._memory.read(tensor)
         if node is None:
             raise SimulationError(
                 f"tensor {tensor.name!r}",

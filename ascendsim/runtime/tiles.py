@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ascendsim.core.errors import SimulationError
+from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.instructions import Buffer, Move
 from ascendsim.isa.listing import instruction_name, listing
@@ -20,10 +21,11 @@ from ascendsim.isa.walk import static
 from ascendsim.lower import LowerOptions
 from ascendsim.lower.engine import work_of
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import CubeWork, LowerContext, Work
+from ascendsim.opset.work import CubeWork, LowerContext, MoveWork, Work
 from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.runtime.tile_kernels import TileKernels
+from ascendsim.runtime.tile_moves import TileMoves, is_carried
 from ascendsim.soc import SocSpec
 
 
@@ -75,10 +77,13 @@ class Tiles:
         if task.nodes in self._several:
             return "runs as several tasks"
         work = self._work(task)
+        node = self._nodes[task.nodes[0]]
+        if isinstance(work, MoveWork) and (len(task.nodes) > 1 or not is_carried(node, work, self._opset)):
+            return "does not move elements as they are"
         if isinstance(work, CubeWork) and work.epilogue and not self._soc.split_cores:
             return "computes behind the product in the Cube's own operator"
         for group in task.groups:
-            found = next(without_notes(group.block.body), None)
+            found = next(without_notes(group.block.template.body), None)
             if found is not None or len(group.origins) != group.count:
                 what = (
                     "blocks"
@@ -107,36 +112,41 @@ class Tiles:
                 raise SimulationError(
                     f"task {task.name!r}", "must have the blocks that were timed", remedy="please report this"
                 )
-        read, written = _regions([group.block for group in task.groups])
+        named = task.groups[0].block.region  # equal units share the notes of the first of them
+        read, written = _regions([group.block.template for group in task.groups])
+        tensors = {name: self._graph.tensors[named(name)] for name in (*read, *written)}
         filters = self._filters(task)
         arrays: dict[str, Array] = {}
         for name in read:
-            tensor = self._graph.tensors[name]
-            arrays[name] = stored(memory.read(tensor), tensor.format, filters.get(name))
+            tensor = tensors[name]
+            arrays[name] = stored(memory.read(tensor), tensor.format, filters.get(tensor.name))
         for name in written:
-            tensor = self._graph.tensors[name]
-            blank = np.zeros(tensor.storage_bytes, np.uint8).view(memory.dtype(tensor))
-            arrays[name] = blank.reshape(tensor.storage_shape)
+            blank = np.zeros(tensors[name].storage_bytes, np.uint8).view(memory.dtype(tensors[name]))
+            arrays[name] = blank.reshape(tensors[name].storage_shape)
         outside = GlobalMemory(arrays.items())
         for name, bits in zip(outside.names, outside.defined, strict=True):
             if name in written:
                 bits[:] = 0
-        nodes = [self._nodes[name] for name in task.nodes]
-        runner = NotedTask(self._soc, outside, TileKernels(nodes, self._opset, memory.dtype))
+        nodes = self.nodes(number)
+        work = self._work(task)
+        copies = work.copies if isinstance(work, MoveWork) else ()
+        runner = NotedTask(
+            self._soc,
+            outside,
+            TileKernels(nodes, self._opset, memory, named),
+            TileMoves(nodes[0], copies, self._opset, memory, named),
+        )
         for group in task.groups:
             for origin in group.origins:
-                runner.run(group.block, origin)
+                runner.run(group.block.template, origin)
         defined = dict(zip(outside.names, outside.defined, strict=True))
-        return {
-            self._graph.tensors[name]: _result(self._graph.tensors[name], arrays[name], defined[name])
-            for name in written
-        }
+        return {tensors[name]: _result(tensors[name], arrays[name], defined[name]) for name in written}
 
     def _filters(self, task: Task) -> Mapping[str, Filters]:
         work = self._work(task)
-        return (
-            {work.b.region: Filters.of(work)} if isinstance(work, CubeWork) and work.conv is not None else {}
-        )
+        if not isinstance(work, CubeWork) or work.b.format is not Format.FRACTAL_Z:
+            return {}
+        return {work.b.region: Filters.of(work)}
 
 
 def _regions(blocks: Sequence[Block]) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ on the chip has to lie in the slots that their operands name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from ascendsim.core.errors import SimulationError
 from ascendsim.isa.forms import Form, Site
 from ascendsim.isa.instructions import Allocation, Buffer, Instruction, Mmad, Operand, Scalar
 from ascendsim.isa.listing import instruction_name
-from ascendsim.isa.notes import Arrays, Call, Frame, Kernel, Origin, Row, works
+from ascendsim.isa.notes import Arrays, Call, Carry, Frame, Item, Kernel, Origin, Row, works
 from ascendsim.isa.program import Block
 from ascendsim.isa.walk import in_order
 from ascendsim.soc.spec import SocSpec
@@ -25,6 +25,7 @@ from ascendsim.tile.evaluate import CoreMemory, Evaluator, GlobalMemory
 from ascendsim.tile.findings import Findings
 
 Compute: TypeAlias = Callable[[Kernel, Arrays], NDArray[Any]]
+Carrier: TypeAlias = Callable[[Carry], Sequence[Row | Call]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,11 @@ class NotedTask:
         soc: The chip.
         regions: Global memory.
         compute: The operators' kernels.
+        carry: Says how elements are carried.
     """
 
-    def __init__(self, soc: SocSpec, regions: GlobalMemory, compute: Compute) -> None:
-        self._soc, self._regions, self._compute = soc, regions, compute
+    def __init__(self, soc: SocSpec, regions: GlobalMemory, compute: Compute, carry: Carrier) -> None:
+        self._soc, self._regions, self._compute, self._carry = soc, regions, compute, carry
         self._forms: list[Form] = []
         self._known: dict[int, Form] = {}  # by the effect's identity; forms keep effects alive
         self._blocks = 0
@@ -81,7 +83,7 @@ class NotedTask:
             to = _place(target, places, variables)
             of = [_place(source, places, variables) for source in sources]
             frame = Frame(variables, to.address, tuple([one.address for one in of]))
-            for item in instruction.effect(frame):  # type: ignore[union-attr, operator]
+            for item in self._items(instruction.effect(frame)):  # type: ignore[union-attr, operator]
                 if isinstance(item, Row):
                     form = self._form(item, instruction)
                     _check(instruction, form, item.addresses, [to, *of])
@@ -94,6 +96,13 @@ class NotedTask:
         self._blocks += 1
         for finding in findings.listed:
             raise SimulationError(f"block {self._blocks - 1}", str(finding), remedy="please report this")
+
+    def _items(self, items: Sequence[Item]) -> Iterator[Row | Call | Kernel]:
+        for item in items:
+            if isinstance(item, Carry):
+                yield from self._carry(item)
+            else:
+                yield item
 
     def _form(self, row: Row, instruction: Instruction) -> Form:
         form = self._known.get(id(row.effect))

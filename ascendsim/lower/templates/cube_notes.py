@@ -142,10 +142,18 @@ class CubeNotes:
         turned = work.transpose_a or not work.transpose_b
         if turned and self.size != 2:
             return False
-        return all(
-            ref.format is Format.FRACTAL_NZ or (self.split and ref.format is Format.ND)
-            for ref in (work.a, work.b)
-        )
+        if work.b.format is Format.FRACTAL_Z:
+            left = work.transpose_b and not work.b_shared
+        else:
+            left = work.b.format is Format.FRACTAL_NZ or (self.split and work.b.format is Format.ND)
+        return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
+
+    @property
+    def _in_lines(self) -> bool:
+        """Whether rows of A are whole blocks of 32 bytes, which a plain copy brings column by column."""
+        work = self.work
+        line = work.k * self.size
+        return not (work.transpose_a or line % BLOCK_BYTES) and work.a.bytes == work.m * line
 
     # --- into L1 --------------------------------------------------------------------------------------------
 
@@ -202,6 +210,13 @@ class CubeNotes:
         """A tile of a stored matrix to blocks of columns in L1, each of `held` rows, rounded up to 16."""
         (row, rows), (column, columns) = spans
         step = align(held, FRACTAL_ROWS) * BLOCK_BYTES
+        if ref.format is Format.ND and not self.split:
+            line, found = stored[1] * self.size, list[Item]()
+            effect = copy((Buffer.L1, ""), (Buffer.GM, ref.region), rows, BLOCK_BYTES, (BLOCK_BYTES, line))
+            for block in range(ceil_div(columns, self.block)):
+                start = base + row * line + column * self.size + block * BLOCK_BYTES
+                found.append(Row(effect, (frame.target + block * step, start)))
+            return found
         if ref.format is Format.ND:
             line = stored[1] * self.size
             effect = nd2nz(ref.region, ref.dtype, rows, columns, line, step)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
+import numpy as np
+
 from ascendsim.core.formats import (
     BLOCK_BYTES,
     FRACTAL_BYTES,
@@ -14,8 +16,9 @@ from ascendsim.core.formats import (
     c0,
     ceil_div,
 )
+from ascendsim.isa.effects import Box, row
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Pipe
-from ascendsim.isa.notes import Frame, Item, Row
+from ascendsim.isa.notes import Call, Frame, Item, Row
 from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
 from ascendsim.lower.templates.conv import kernel_rows, skips_rows, taps, window
 from ascendsim.lower.templates.effects import copy
@@ -233,10 +236,14 @@ def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int, p
     size = ref.dtype.itemsize
 
     def note(frame: Frame) -> Sequence[Item]:
-        first = frame.at(placed)
-        length = min(n, ref.bytes // size - first) * size
-        effect = copy((ring.allocations[0].buffer, ""), (Buffer.GM, ref.region), 1, length, (length, length))
-        return [Row(effect, (frame.target, first * size))]
+        first, here = frame.at(placed), (ring.allocations[0].buffer, "")
+        there = min(n, ref.bytes // size - first)  # of channels that fill a group up there is nothing
+        effect = copy(here, (Buffer.GM, ref.region), 1, there * size, (0, 0))
+        found: list[Item] = [Row(effect, (frame.target, first * size))]
+        if there < n:
+            rest = Box(here[0], "", ref.dtype, row(n - there, ref.dtype), Affine(frame.target + there * size))
+            found.append(Call((rest,), (), lambda _: [np.zeros(n - there, ref.dtype.numpy)]))
+        return found
 
     bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
     tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)

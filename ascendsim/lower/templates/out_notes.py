@@ -82,6 +82,8 @@ class OutNotes:
             return False
         if any(ref.dtype not in _KNOWN for ref in refs):
             return False
+        if work.conv is None and work.m * work.batch > 1 and work.out.format is Format.NC1HWC0:
+            return False  # each row is a map of its own
         known = BLOCKED if work.conv is not None else (*BLOCKED, Format.ND)
         return all(ref.format in known for ref in (*refs, *streams))
 
@@ -165,7 +167,7 @@ class TileNotes:
 
     def _rows(self, m: int) -> int:
         """Rows of a tile that are there: whole fractals of blocked matrices."""
-        blocked = self.work.conv is None and self.work.out.format in BLOCKED
+        blocked = self.work.conv is None and self.work.out.format is Format.FRACTAL_NZ
         return align(m, FRACTAL_ROWS) if blocked else m
 
     def tile(self, ref: Ref, dtype: DType, m: int, columns: int, address: int) -> Box:

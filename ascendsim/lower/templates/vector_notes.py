@@ -82,6 +82,21 @@ class VectorNotes:
                 return False
         return all(self._fits(stream) for stream in streams)
 
+    @property
+    def known_planes(self) -> bool:
+        """The same of sums over whole planes, one value for each."""
+        work = self.work
+        streams = (*work.inputs, *work.outputs)
+        if not work.planes or [stream.over for stream in streams] != ["all", "col"]:
+            return False
+        source, sums = (stream.ref for stream in streams)
+        return (
+            source.format is Format.NC1HWC0
+            and source.bytes == self.space.rows * self.space.cols * source.dtype.itemsize
+            and sums.bytes == self.space.cols * sums.dtype.itemsize
+            and self.space.rows == inner_rows(source)
+        )
+
     def _fits(self, stream: Stream) -> bool:
         ref, space = stream.ref, self.space
         if ref.bits_of is not None or ref.format is Format.FRACTAL_Z:
@@ -98,6 +113,8 @@ class VectorNotes:
         """Whether a tile of it is blocks of columns; columns that are whole matrices or maps lie in a row."""
         if self.space.flat or not is_blocked(ref):
             return False
+        if self.work.planes:
+            return True
         return self.space.cols % (inner_rows(ref) * self._columns(ref)) != 0 or inner_rows(ref) == 1
 
     @staticmethod
@@ -175,6 +192,19 @@ class VectorNotes:
             target = self._part(out, frame.target, tile, place[1])
             columns = col[1] if out.over == "all" else 1
             return [Kernel(target, tuple(parts), row[1], columns, place, self.work.reduces == "cols")]
+
+        return note
+
+    def plane(self, rows: int, col: Extent, at: Affine) -> Note:
+        """A block of columns is added up over all its rows; `at`: its first column among the sums in UB."""
+        source, sums = self.work.inputs[0], self.work.outputs[0]
+
+        def note(frame: Frame) -> Sequence[Item]:
+            column = frame.at(col[0]) + frame.first("col")
+            part = self._part(source, frame.sources[0], (rows, 0, rows, col[1]), column)
+            address = frame.target + frame.at(at) * sums.ref.dtype.itemsize
+            target = self._part(sums, address, (1, 0, 1, col[1]), column)
+            return [Kernel(target, (part,), rows, col[1], (0, column))]
 
         return note
 
