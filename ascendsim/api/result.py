@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes  # noqa: TID251 - only for the type checker, nothing is loaded
 
     from ascendsim import profiling
+    from ascendsim.api.tile_values import TileCoverage
     from ascendsim.core.table import Table
     from ascendsim.plot.bars import TopOperatorsDisplay
     from ascendsim.plot.roofline import RooflineDisplay
@@ -113,12 +114,22 @@ class Result:
             InputError: If the run computed no values.
         """
         if self.watched is None:
-            raise InputError(
-                "this result",
-                "has no numerics, it was simulated for timing only",
-                remedy="use asim.run(model, inputs)",
+            why = (
+                "it was simulated for timing only" if self.values is None else "its values came tile by tile"
             )
+            raise InputError("this result", f"has no numerics, {why}", remedy="use asim.run(model, inputs)")
         return self.watched
+
+    def tile_coverage(self) -> TileCoverage:
+        """Which tasks can be evaluated by the blocks that were timed (`run(values="tile")`), and what others
+        lack.
+
+        Raises:
+            InputError: If the model has open shapes or control flow.
+        """
+        from ascendsim.api.tile_values import coverage
+
+        return coverage(self.model, self.trace)
 
     def numerics_line(self) -> str:
         """The first overflow and what to do about it, in one line, or what else left its type; "" where

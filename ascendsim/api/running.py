@@ -28,6 +28,7 @@ from ascendsim.training.data_parallel import with_all_reduces
 
 Progress = Callable[[int, int], None]
 SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
+Lacking = Literal["refuse", "operators"]
 SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
 
 
@@ -193,7 +194,8 @@ def run(
     mean: Sequence[float] = IMAGENET_MEAN,
     std: Sequence[float] = IMAGENET_STD,
     fit: Fit = "stretch",
-    values: Literal["device", "float32"] = "device",
+    values: Literal["device", "float32", "tile"] = "device",
+    lacking: Lacking = "refuse",
     instructions: bool | str | Iterable[str] = False,
     progress: Progress | None = None,
     shortcuts: Iterable[str] = SHORTCUTS,
@@ -214,7 +216,11 @@ def run(
         std: What each channel is divided by then.
         fit: How an image of other proportions comes to the input's size: "stretch", or "crop" its middle.
         values: "device" computes as the chip would (float16 with float32 accumulation on the Cube, one
-            float16 rounding an operator on Vector); "float32" in the model's own types.
+            float16 rounding an operator on Vector); "float32" in the model's own types; "tile" as "device",
+            by the blocks that were timed: every transfer and product with its addresses
+            (docs/tile_values.md). The result then has no `numerics`.
+        lacking: What becomes of tasks whose blocks do not say what they do, with values="tile": "refuse" =
+            an error that lists them by operator, "operators" = they are computed as with "device".
         instructions: As in `simulate`.
         progress: As in `simulate`; counts the timing first, unless an earlier run of the model has done it,
             then the values.
@@ -226,6 +232,10 @@ def run(
     """
     arrays = user_arrays(inputs or {})
     taken = _checked_shortcuts(shortcuts)
+    if values == "tile":
+        if images is not None:
+            raise InputError("values tile by tile", "need one batch of arrays", remedy='values="device"')
+        return _tile_by_tile(model, arrays, lacking, instructions, progress, taken)
     if images is not None:
         over = ImageRun.of(model, images, arrays)
         ready = over.model()
@@ -240,6 +250,25 @@ def run(
     arrays = checked_inputs(model.graph, arrays)  # before the machine has spent its time
     result = _timed_once(model, instructions, progress, taken)
     return _with_values(result, model, [arrays], values, progress)
+
+
+def _tile_by_tile(
+    model: CompiledModel,
+    inputs: Mapping[str, Array],
+    lacking: Lacking,
+    instructions: bool | str | Iterable[str],
+    progress: Progress | None,
+    shortcuts: Collection[str],
+) -> Result:
+    from ascendsim.api.tile_values import check_lacking, tiles_of
+
+    tiles = tiles_of(model)
+    check_lacking(tiles, model, lacking)
+    arrays = checked_inputs(model.graph, inputs)
+    result = _timed(model, instructions, progress, shortcuts)
+    order = [one.task for one in result.trace.tasks]
+    found = evaluate(model.graph, model.program, model.opset, order, arrays, progress=progress, tiles=tiles)
+    return replace(result, values=found)
 
 
 def _with_values(

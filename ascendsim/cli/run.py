@@ -31,6 +31,7 @@ from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from ascendsim.api.result import Result
+    from ascendsim.api.tile_values import TileCoverage
     from ascendsim.compiler.model import CompiledModel
     from ascendsim.core.table import Table
     from ascendsim.graph.ir import Array
@@ -43,10 +44,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
     values = (
-        "compute the outputs as the device does, in the model's own types, or not at all (default: "
-        "device if the model has its weights)"
+        "compute the outputs as the device does, in the model's own types, by the blocks that were timed "
+        "(tile), or not at all (default: device if the model has its weights)"
     )
-    parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
+    parser.add_argument("--values", choices=("device", "float32", "tile", "off"), help=values)
+    text = (
+        "with --values tile: tasks whose blocks do not say what they do are an error, or computed by their "
+        "operators (default: refuse)"
+    )
+    parser.add_argument("--lacking", choices=("refuse", "operators"), help=text)
     parser.add_argument(
         "--input",
         action="append",
@@ -96,6 +102,8 @@ def run(args: argparse.Namespace) -> int:
             model.tasks_of(node)  # an unknown name is an error with a suggestion
     if args.images is None and (args.mean or args.std or args.fit):
         raise InputError("options --mean, --std and --fit", "are for images", remedy="add --images DIR")
+    if args.lacking and values != "tile":
+        raise InputError("option --lacking", "is for values tile by tile", remedy="add --values tile")
     result = _execute(model, args, values)
     write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
@@ -110,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"no values: {without_values(model.source)}")
     if values != "off":
         _print_outputs(result, values)
+        if values == "tile":
+            _print_tiles(result.tile_coverage())
         if line := result.numerics_line():
             print(f"numbers: {line}")
     if args.output is not None:
@@ -224,6 +234,7 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
             std=args.std or IMAGENET_STD,
             fit=args.fit or "stretch",
             values=values,  # type: ignore[arg-type]
+            lacking=args.lacking or "refuse",
             instructions=recorded,
             progress=show,
             shortcuts=shortcuts,
@@ -254,6 +265,14 @@ def _print_outputs(result: Result, values: str) -> None:
             f"  {name} {array.dtype}[{shape}] {spread}"
             + (f", largest at {int(array.argmax())}" if array.size else "")
         )
+
+
+def _print_tiles(found: TileCoverage) -> None:
+    """How much was computed by blocks, and what was not."""
+    print(found)
+    if found.lacking:
+        listed = ", ".join(f"{name} ({count})" for name, count in found.lacking.items())
+        print(f"computed by their operators: {listed}")
 
 
 def _write(result: Result, folder: Path, values: str) -> list[Path]:

@@ -162,11 +162,13 @@ class BlockGroup:
         team: Groups of a task with the same number make teams that start together on the cores of one AI Core
             of a split chip: a cube core and as many of its vector cores as there are vector blocks to each
             cube block.
+        origins: Of each block, where its share begins (`isa.notes`); empty if nobody asked for it.
     """
 
     block: Block
     count: int
     team: int | None = None
+    origins: tuple[tuple[tuple[str, int], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
+from ascendsim.isa.notes import Chain, Note
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.soc.spec import SocSpec
 
@@ -130,10 +131,12 @@ class BlockBuilder:
     Attributes:
         soc: The chip; its buffer sizes bound the allocations.
         core: Kind of core that the block needs.
+        noted: Whether instructions say what they do (`isa.notes`).
     """
 
     soc: SocSpec
     core: CoreKind = CoreKind.AI
+    noted: bool = False
     _bodies: list[list[Statement]] = field(default_factory=lambda: [[]])
     _open: dict[str, int] = field(default_factory=dict)  # loop variables and their trips, outermost first
     _used: dict[Buffer, int] = field(default_factory=dict)
@@ -227,6 +230,27 @@ class BlockBuilder:
             return vector
         places = {allocation.name: allocation for allocation in self._allocations}
         return replace(vector, bank_conflict=reads_conflict(vector, places, groups))
+
+    def note(self, note: Note) -> Note | None:
+        """The effect of an instruction whose note is this: none if nobody asks."""
+        return note if self.noted else None
+
+    @contextmanager
+    def together(self, note: Note | None) -> Iterator[None]:
+        """What the vector and scalar instructions that are emitted inside do together, from the sources of
+        the first to the target of the last.
+        """
+        body = self._bodies[-1]
+        start = len(body)
+        yield
+        if note is None or not self.noted:
+            return
+        chain = Chain(note)
+        places = [at for at in range(start, len(body)) if isinstance(body[at], Vector | Scalar)]
+        for number, at in enumerate(places):
+            one = body[at]
+            assert isinstance(one, Vector | Scalar)
+            body[at] = replace(one, effect=chain.part(number, len(places)))
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""

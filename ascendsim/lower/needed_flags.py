@@ -22,7 +22,7 @@ from operator import gt
 from typing import TypeAlias
 
 from ascendsim.isa.instructions import Loop, Pipe, SetFlag, Statement, WaitFlag
-from ascendsim.isa.program import Block, BlockGroup
+from ascendsim.isa.program import Block
 from ascendsim.lower.templates.stage import Stage
 
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
@@ -34,7 +34,7 @@ def with_needed_flags(stage: Stage) -> Stage:
     """The stage without flags that order nothing."""
     return replace(
         stage,
-        groups=tuple([BlockGroup(_trimmed(group.block), group.count, group.team) for group in stage.groups]),
+        groups=tuple([replace(group, block=_trimmed(group.block)) for group in stage.groups]),
     )
 
 

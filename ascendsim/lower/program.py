@@ -64,6 +64,7 @@ class LowerOptions:
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is
             the same).
         tilings: Picks tilings of the chip by time; None = the closed form's first.
+        noted: Whether instructions say what they do (`isa.notes`).
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -73,12 +74,13 @@ class LowerOptions:
     streams: StreamOptions = field(default_factory=StreamOptions)
     known: KnownUnits | None = field(default_factory=KnownUnits)
     tilings: TilingSearch | None = None
+    noted: bool = False
 
 
 def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLowering:
     """What finds out whether several nodes can run as one task, as `lower_graph` would do it."""
     context = LowerContext.of(soc, options.aicpu_types, options.flags)
-    lowering = Lowering(soc, options.tilings)
+    lowering = Lowering(soc, options.tilings, options.noted)
     scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
     return UnitLowering(opset, context, lowering.tasks, scopes, options.known)
 
@@ -173,11 +175,12 @@ class Lowering:
     Args:
         soc: The chip.
         tilings: Picks tilings by time where they are settled; None = the closed form's first.
+        noted: See `LowerOptions`.
     """
 
-    def __init__(self, soc: SocSpec, tilings: TilingSearch | None = None) -> None:
+    def __init__(self, soc: SocSpec, tilings: TilingSearch | None = None, noted: bool = False) -> None:
         self.soc = soc
-        self.expansion = Expansion(soc)
+        self.expansion = Expansion(soc, noted)
         self.tilings = tilings
         self.ways = WayPicker(self)
 

@@ -320,7 +320,7 @@ def _renamed_node(lowered: LoweredUnit, node: Node, names: dict[str, str], first
 
 
 def _renamed_groups(groups: Sequence[BlockGroup], names: Mapping[str, str]) -> tuple[BlockGroup, ...]:
-    return tuple([BlockGroup(RenamedBlock(group.block, names), group.count, group.team) for group in groups])
+    return tuple([replace(group, block=RenamedBlock(group.block, names)) for group in groups])
 
 
 def _renamed_accesses(accesses: Sequence[Access], names: Mapping[str, str]) -> tuple[Access, ...]:

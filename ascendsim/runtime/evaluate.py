@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ascendsim.ops.shared.magnitudes import Magnitudes
 from ascendsim.opset import OpSet
 from ascendsim.runtime.device_memory import DeviceMemory, Values
 from ascendsim.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from ascendsim.runtime.tiles import Tiles
 
 _DRAWN = 1 << 20  # random numbers at a time; they are the same however many that are
 
@@ -37,6 +40,7 @@ def evaluate(
     memory: DeviceMemory | None = None,
     watch: Watch | None = None,
     prefix: str = "",
+    tiles: Tiles | None = None,
 ) -> dict[str, Array]:
     """Computes a compiled graph.
 
@@ -49,6 +53,7 @@ def evaluate(
         memory: Device memory of an earlier evaluation of the same program, to be used again; wiped before.
         watch: Sees every result.
         prefix: In front of operators' names where the graph is a piece of the model.
+        tiles: Runs the blocks of those tasks that say what they do; the others are computed by operators.
 
     Returns:
         Copies of the outputs by name.
@@ -75,7 +80,9 @@ def evaluate(
     for done, task in enumerate(todo):
         names = nodes_of[task]
         unfinished[names] -= 1
-        if not unfinished[names]:
+        if tiles is not None and not tiles.lacks(task):
+            memory.write_all(tiles.run(task, memory))
+        elif not unfinished[names]:
             compute_nodes([named[name] for name in names], opset, memory, watch)
         if progress is not None:
             progress(done + 1, len(todo))

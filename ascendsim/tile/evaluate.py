@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ascendsim.core.errors import SimulationError
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.effects import Box
 from ascendsim.isa.forms import Form
@@ -79,6 +81,42 @@ class CoreMemory:
     def number(self, box: Box) -> int:
         """Number of the memory that a box lies in."""
         return self.numbers[box.buffer, box.name]
+
+    def array(self, box: Box) -> NDArray[Any]:
+        """What a box on the chip holds, as a view in the shape of its counts."""
+        start, size = box.offset.base, box.dtype.itemsize
+        low, high = box.span
+        if low < 0 or start % size or start < 0 or start + high > int(self.table[self.number(box), m.SIZE]):
+            raise SimulationError(
+                f"a tile in {box.buffer.value}", "must lie in the buffer", f"{start} + {high}"
+            )
+        raw = self._bytes[self.number(box)].view(np.uint8)[start : start + high]
+        counts, steps = zip(*box.dims, strict=True)
+        return as_strided(raw[: high // size * size].view(box.dtype.numpy), counts, steps)
+
+    def defined(self, box: Box) -> bool:
+        """Whether all bytes of a box on the chip are."""
+        return bool(self._flags(box)[1].all())
+
+    def define(self, box: Box) -> None:
+        """Marks all bytes of a box on the chip as defined."""
+        flags, view = self._flags(box)
+        view[...] = 1
+        first = box.offset.base >> 3
+        self._defined[self.number(box)].view(np.uint8)[first : first + len(flags) // 8] = np.packbits(
+            flags, bitorder="little"
+        )
+
+    def _flags(self, box: Box) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Of the bytes that a box spans (in whole groups of eight): whether each is defined; and a view of
+        those that are its elements'.
+        """
+        start, (_, high) = box.offset.base, box.span
+        raw = self._defined[self.number(box)].view(np.uint8)[start >> 3 : (start + high + 7) >> 3]
+        flags = np.unpackbits(raw, bitorder="little")
+        counts, steps = zip(*box.dims, strict=True)
+        shape, strides = (*counts, box.dtype.itemsize), (*steps, 1)
+        return flags, as_strided(flags[start & 7 :], shape, strides)
 
     def element(self, number: int, address: int, dtype: np.dtype[Any]) -> tuple[Any, bool]:
         """An element, and whether all of its bytes are defined."""

@@ -15,13 +15,18 @@ columns run inside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Protocol
+
+import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align
 from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, SetFlag, Vector, WaitFlag
+from ascendsim.isa.effects import Box, row
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, SetFlag, Vector, WaitFlag
+from ascendsim.isa.notes import Arrays, Call, Frame, Item, Note, nothing
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, plus, times
 from ascendsim.lower.templates.operands import bring_columns
 from ascendsim.lower.templates.steps import Expansion
@@ -85,8 +90,8 @@ class Bias(Protocol):
 
     preloads: bool
 
-    def start(self, n_at: Affine, n: int) -> None:
-        """Brings the bias of the share's columns."""
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
+        """Brings the bias of the share's columns; `placed` is the first of them in the tensor."""
         ...
 
     def enter(self, n: Extent) -> None:
@@ -119,6 +124,12 @@ class Bias(Protocol):
 
     def finish(self) -> None:
         """Gives the share's bias back."""
+        ...
+
+    def fill(self, frame: Frame, n: Extent, rows: int) -> Sequence[Item]:
+        """What puts the bias into the place of a tile, of so many rows in L0C, for the note of its first
+        mmad: how many rows the next tile has is not known where the instruction stands.
+        """
         ...
 
 
@@ -168,12 +179,38 @@ def in_turn(
         yield part, Affine(part.trips - 1), (Affine(after.start), after.size)
 
 
+def conversion(target: Buffer, source: Buffer, types: tuple[DType, DType], count: int) -> Note:
+    """The note of values that get another type on their way.
+
+    Args:
+        target, source: Buffers.
+        types: Of the target and of the source.
+        count: Values.
+    """
+    to, of = types
+
+    def note(frame: Frame) -> Sequence[Item]:
+        written = Box(target, "", to, row(count, to), Affine(frame.target))
+        read = Box(source, "", of, row(count, of), Affine(frame.sources[0]))
+        return [Call((written,), (read,), lambda arrays: [arrays[0].astype(to.numpy)])]
+
+    return note
+
+
+def _spread(columns: int, arrays: Arrays) -> Arrays:
+    """One value a column for all rows of blocks of 16 columns; zeros behind the last value."""
+    values = arrays[0]
+    whole = np.zeros(columns, values.dtype)
+    whole[: len(values)] = values
+    return [whole.reshape(-1, 1, FRACTAL_ROWS)]
+
+
 class NoBias:
     """Nothing to do."""
 
     preloads = False
 
-    def start(self, n_at: Affine, n: int) -> None: ...
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None: ...
 
     def enter(self, n: Extent) -> None: ...
 
@@ -192,6 +229,9 @@ class NoBias:
 
     def finish(self) -> None: ...
 
+    def fill(self, frame: Frame, n: Extent, rows: int) -> Sequence[Item]:
+        return ()
+
 
 class BiasTable:
     """Through L1 into the bias table."""
@@ -207,8 +247,8 @@ class BiasTable:
         )
         self.table = builder.ring("bias_bt", Pipe.MTE1, Pipe.M, slots, (Buffer.BT, slot))
 
-    def start(self, n_at: Affine, n: int) -> None:
-        bring_columns(self.b, self.ref, self.held, n_at, n)
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
+        bring_columns(self.b, self.ref, self.held, n_at, n, placed)
         self.b.receive(self.held)
 
     def enter(self, n: Extent) -> None:
@@ -219,7 +259,15 @@ class BiasTable:
         b.acquire(self.table)
         source = b.source(self.held, n[1] * item, 0, times(n[0], item))
         b.emit(
-            Move(Pipe.MTE1, b.target(self.table, n[1] * L0C_ELEMENT_BYTES), source, 1, n[1] * item, "bias")
+            Move(
+                Pipe.MTE1,
+                b.target(self.table, n[1] * L0C_ELEMENT_BYTES),
+                source,
+                1,
+                n[1] * item,
+                "bias",
+                effect=b.note(conversion(Buffer.BT, Buffer.L1, (DType.FLOAT32, self.ref.dtype), n[1])),
+            )
         )
         b.commit(self.table)
 
@@ -241,6 +289,9 @@ class BiasTable:
     def finish(self) -> None:
         self.b.release(self.held)
 
+    def fill(self, frame: Frame, n: Extent, rows: int) -> Sequence[Item]:
+        return ()
+
 
 class BroadcastBias:
     """From UB into L0C, one tile ahead of the Cube."""
@@ -260,6 +311,7 @@ class BroadcastBias:
     ) -> None:
         self.b, self.ref, self.l0c, self.expansion = builder, bias, l0c, expansion
         self.rows, self.kind = align(tile[0], FRACTAL_ROWS), accumulator_type(work)
+        self.columns = share_n
         columns = align(share_n, FRACTAL_ROWS)
         self.held = builder.ring("bias_ub", Pipe.MTE2, Pipe.V, 1, (Buffer.UB, columns * bias.dtype.itemsize))
         self.wide = self.held
@@ -269,9 +321,10 @@ class BroadcastBias:
             )
         self.ready = builder.semaphore("bias_ready", Pipe.V, Pipe.M, l0c.slots)
 
-    def start(self, n_at: Affine, n: int) -> None:
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
         b = self.b
-        bring_columns(b, self.ref, self.held, n_at, n)
+        self.columns = n
+        bring_columns(b, self.ref, self.held, n_at, n, placed)
         b.receive(self.held)
         if self.wide is not self.held:
             source, target = (
@@ -279,7 +332,8 @@ class BroadcastBias:
                 b.target(self.wide, self.wide.slot_bytes),
             )
             for step in self.expansion.expand((Step("vconv", DType.FLOAT32),)):
-                b.emit(Vector(step.op, step.dtype.value, n, target, (source,)))
+                note = b.note(conversion(Buffer.UB, Buffer.UB, (self.kind, self.ref.dtype), n))
+                b.emit(Vector(step.op, step.dtype.value, n, target, (source,), effect=note))
 
     def enter(self, n: Extent) -> None:
         self._write(n)
@@ -308,6 +362,19 @@ class BroadcastBias:
     def finish(self) -> None:
         self.b.release(self.held)
 
+    def fill(self, frame: Frame, n: Extent, rows: int) -> Sequence[Item]:
+        first = frame.at(n[0])
+        columns, there = align(n[1], FRACTAL_ROWS), min(n[1], self.columns - first)
+        shape = (
+            (columns // FRACTAL_ROWS, rows * FRACTAL_ROWS * L0C_ELEMENT_BYTES),
+            (rows, FRACTAL_ROWS * L0C_ELEMENT_BYTES),
+            (FRACTAL_ROWS, L0C_ELEMENT_BYTES),
+        )
+        target = Box(Buffer.L0C, "", self.kind, shape, Affine(frame.target))
+        start = Affine(self.wide.allocations[0].offset + first * L0C_ELEMENT_BYTES)
+        values = Box(Buffer.UB, "", self.kind, row(there, self.kind), start)
+        return [Call((target,), (values,), partial(_spread, columns))]
+
     def _write(self, n: Extent) -> None:
         """Puts the bias into the place of the next tile."""
         b, columns = self.b, align(n[1], FRACTAL_ROWS)
@@ -315,7 +382,12 @@ class BroadcastBias:
         count = self.rows * columns
         b.emit(
             Vector(
-                BROADCAST, self.kind.value, count, b.target(self.l0c, count * L0C_ELEMENT_BYTES), (source,)
+                BROADCAST,
+                self.kind.value,
+                count,
+                b.target(self.l0c, count * L0C_ELEMENT_BYTES),
+                (source,),
+                effect=b.note(nothing),  # see `fill`
             )
         )
         b.emit(SetFlag(Pipe.V, self.ready))

@@ -17,9 +17,10 @@ from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
+from ascendsim.lower.templates.cube_notes import AXES
 from ascendsim.lower.templates.even_tiling import cores_of_images, even_tiling
 from ascendsim.lower.templates.product import Product, rates_of
-from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of
+from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.strip_block import strip_groups
 from ascendsim.lower.templates.tiling import Tiling, best_tilings
@@ -105,6 +106,9 @@ def cube_stage(work: CubeWork, product: Product, tiling: Tiling, soc: SocSpec, e
         )
         for (batch, images, m, n), count in share_groups(axes)
     ]
+    if expansion.noted:
+        named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]
+        groups = [replace(one, origins=at) for one, at in zip(groups, share_origins(named), strict=True)]
     return Stage(tuple(groups), sizes=sizes)
 
 

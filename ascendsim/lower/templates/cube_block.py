@@ -17,7 +17,7 @@ loops follows the held operand ("b": n outside). The bias is in L0C before the f
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ascendsim.core.formats import (
     BLOCK_BYTES,
@@ -31,11 +31,14 @@ from ascendsim.core.formats import (
 )
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
+from ascendsim.isa.notes import Note, origin
 from ascendsim.isa.program import Block, CoreKind
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
+from ascendsim.lower.emit import Piece, Ring, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Extent, bias_of, in_turn
+from ascendsim.lower.templates.cube_notes import CubeNotes, Where
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
+from ascendsim.lower.templates.out_notes import OutNotes
 from ascendsim.lower.templates.pipelining import Compute, Load, pipelined
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product
 from ascendsim.lower.templates.stage import Tile
@@ -44,16 +47,6 @@ from ascendsim.lower.templates.tiling import Tiling
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut
 from ascendsim.opset.work import CubeWork, Ref
 from ascendsim.soc.spec import SocSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Indices of the tile that is being computed: batch, image, first row and column."""
-
-    batch: Affine
-    image: Affine
-    m: Affine
-    n: Affine
 
 
 class CubeWriter:
@@ -71,7 +64,8 @@ class CubeWriter:
         self.work, self.product, self.tiling = work, product, tiling
         self.whole = product  # of which the tensors are; strips are parts of it
         self.conv = None if unfold.is_direct(work.conv) else work.conv
-        self.b = b = BlockBuilder(soc, CoreKind.CUBE if soc.split_cores else CoreKind.AI)
+        self.b = b = expansion.builder(CoreKind.CUBE if soc.split_cores else CoreKind.AI)
+        self.notes = CubeNotes(work, product, soc)
         self.share_n = share[1]
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
@@ -111,6 +105,9 @@ class CubeWriter:
             self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
         else:
             self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
+        if b.noted:
+            self.out.notes = notes = OutNotes(work, product)
+            b.noted = self.notes.known and notes.known and not tiling.columns
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in
@@ -123,8 +120,9 @@ class CubeWriter:
         """The program."""
         b = self.b
         with b.loop("batch", batch) as group:
+            placed = plus(times(plus(group, origin("batch")), self.product.n), origin("n"))
             for part in (self.bias, self.out):
-                part.start(times(group, self.product.n), n)
+                part.start(times(group, self.product.n), n, placed)
             if self.tiling.hold == "a":
                 self.bias.enter((ZERO, min(n, self.tile_n)))
                 for image, rows in self._images(images, m):
@@ -202,7 +200,7 @@ class CubeWriter:
             for rows in pieces(band.size, self.tile_m):
                 with b.loop("t", rows.trips) as t:
                     at = plus(band.at(index), rows.at(t))
-                    self._tile(replace(where, m=at), rows.size, n, 1, band.size)
+                    self._tile(replace(where, m=at), rows.size, n, 1, (band.at(index), band.size))
             b.release(self.streamed)
 
         self._pipelined(pieces(m, self.band_m), "m", load, compute)
@@ -211,18 +209,24 @@ class CubeWriter:
         pipelined(self.b, parts, name, self.tiling.steps_of_load, load, compute)
 
     def _tile(
-        self, where: Where, m: int, n: int, trips: int, band: int = 0, after: Extent | None = None
+        self,
+        where: Where,
+        m: int,
+        n: int,
+        trips: int,
+        band: Extent | None = None,
+        after: Extent | None = None,
     ) -> None:
-        """One tile of the result. With a `band` its rows of A are in L1 already; `after`: columns of the next
-        tile, by default the same.
+        """One tile of the result. With a `band` its rows of A are among those in L1 already; `after`: columns
+        of the next tile, by default the same.
         """
         b, t, following = self.b, self.tiling, after or (where.n, n)
         self.bias.bring((where.n, n))
         self.out.bring((where.m, m))
         b.acquire(self.l0c)
         self.bias.begin()
-        if band:
-            self._steps((m, n), (ZERO, self.product.k_blocks), band)
+        if band is not None:
+            self._steps(where, (m, n), (ZERO, self.product.k_blocks), band)
         else:
 
             def load(chunk: Piece, index: Affine, _: int) -> None:
@@ -236,17 +240,17 @@ class CubeWriter:
 
             def compute(chunk: Piece, index: Affine) -> None:
                 b.receive(self.streamed)
-                self._steps((m, n), (chunk.at(index), chunk.size), m)
+                self._steps(where, (m, n), (chunk.at(index), chunk.size), (where.m, m))
                 b.release(self.streamed)
 
             self._pipelined(pieces(self.product.k_blocks, t.chunk_k), "k", load, compute)
         b.commit(self.l0c)
         self.bias.computed(following)
         base, is_map = self._result_base(where)
-        self.out.write(base, (where.m, m), (where.n, n), (self.whole.m, self.whole.n, is_map))
+        self.out.write(base, (where.m, m), (where.n, n), (self.whole.m, self.whole.n, is_map), where)
         self.bias.stored(following)
 
-    def _steps(self, size: tuple[int, int], k: tuple[Affine, int], rows: int) -> None:
+    def _steps(self, where: Where, size: tuple[int, int], k: Extent, rows: Extent) -> None:
         """L1 -> L0 -> Cube for one chunk of k; `rows` of A are in L1."""
         b, t = self.b, self.tiling
         m, n = size
@@ -255,14 +259,23 @@ class CubeWriter:
             with b.loop("s", steps.trips) as s:
                 at = steps.at(s)
                 b.acquire(self.l0)
-                self._feed_a(m, at if t.hold != "a" else plus(k[0], at), steps.size, (rows, k[1]))
-                self._feed_b(n_blocks, at if t.hold != "b" else plus(k[0], at), steps.size)
+                inside = at if t.hold != "a" else plus(k[0], at)
+                panel = k if t.hold != "a" else (ZERO, self.product.k_blocks)
+                note = self.notes.feed_a(where, m, rows, panel, (inside, steps.size))
+                self._feed_a(m, inside, steps.size, (rows[1], k[1]), note)
+                inside = at if t.hold != "b" else plus(k[0], at)
+                panel_k = k[1] if t.hold != "b" else self.product.k_blocks
+                self._feed_b(
+                    n_blocks, inside, steps.size, self.notes.feed_b(n, panel_k, (inside, steps.size))
+                )
                 b.commit(self.l0)
                 b.receive(self.l0)
-                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at))
+                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at), where.n)
                 b.release(self.l0)
 
-    def _multiply(self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine) -> None:
+    def _multiply(
+        self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine, column: Affine
+    ) -> None:
         step = FRACTAL_BYTES * k_blocks
         fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not self.bias.preloads else None
         self.b.emit(
@@ -277,6 +290,7 @@ class CubeWriter:
                 accumulate=fresh != (),
                 fresh_at=fresh or (),
                 bias=self.bias.taken(n[0]) if at.base == 0 else None,
+                effect=self.b.note(self.notes.multiply(m[0], (column, n[0]), (at, k_blocks), self.bias)),
             )
         )
 
@@ -311,7 +325,7 @@ class CubeWriter:
                 tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
             else:
                 tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
-        self._load(tile, self.a1, 0, work.a)
+        self._load(tile, self.a1, 0, work.a, note=self.notes.load_a(where, m, k))
 
     def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
         """GM -> L1."""
@@ -326,7 +340,8 @@ class CubeWriter:
             tile = matrix_tile(
                 work.b, stored, *((columns, depth) if work.transpose_b else (depth, columns)), base
             )
-        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b)
+        note = self.notes.load_b(where, n, k)
+        self._load(tile, self.b1, len(self.b1.allocations) - 1, work.b, note=note)
 
     def _load(
         self,
@@ -336,6 +351,7 @@ class CubeWriter:
         ref: Ref,
         converted: int = 0,
         at: Affine = ZERO,
+        note: Note | None = None,
     ) -> None:
         """MTE2 brings a tile, to an offset in its slot; `converted` are the bytes that AIPP makes of it."""
         tile = fitted(self.b, tile, ref)
@@ -357,10 +373,11 @@ class CubeWriter:
                 kind,
                 src_stride=tile.stride,
                 aligned=tile.aligned,
+                effect=None if note is None else self.b.note(note),
             )
         )
 
-    def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int]) -> None:
+    def _feed_a(self, m: int, at: Affine, k_blocks: int, held: tuple[int, int], note: Note) -> None:
         """L1 -> L0A: load2d, or load3d where the map must be unfolded; `held` rows and k blocks are in L1."""
         b, work = self.b, self.work
         m_blocks = ceil_div(m, FRACTAL_ROWS)
@@ -372,18 +389,20 @@ class CubeWriter:
                 self.a1,
                 unfold.a_bytes(self.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk),
             )
-            b.emit(Img2Col(target, source, bytes, self.conv.stride_w, unfold.input_rows(self.conv)))
+            lines = unfold.input_rows(self.conv)
+            b.emit(Img2Col(target, source, bytes, self.conv.stride_w, lines, effect=b.note(note)))
             return
         column = unfold.a_bytes(work.conv, m, 1)
         source = b.source(self.a1, column * k_blocks, 0, times(at, column))
-        b.emit(Move(Pipe.MTE1, target, source, 1, bytes, "load2d"))
+        b.emit(Move(Pipe.MTE1, target, source, 1, bytes, "load2d", effect=b.note(note)))
 
-    def _feed_b(self, n_blocks: int, at: Affine, k_blocks: int) -> None:
+    def _feed_b(self, n_blocks: int, at: Affine, k_blocks: int, note: Note) -> None:
         """L1 -> L0B."""
         b = self.b
         row = n_blocks * FRACTAL_BYTES
         source = b.source(self.b1, row * k_blocks, len(self.b1.allocations) - 1, times(at, row))
-        b.emit(Move(Pipe.MTE1, b.target(self.l0, row * k_blocks, 1), source, 1, row * k_blocks, "load2d"))
+        target, bytes = b.target(self.l0, row * k_blocks, 1), row * k_blocks
+        b.emit(Move(Pipe.MTE1, target, source, 1, bytes, "load2d", effect=b.note(note)))
 
     def _result_base(self, where: Where) -> tuple[Affine, bool]:
         """Byte offset of the product's result, and whether it is a feature map."""

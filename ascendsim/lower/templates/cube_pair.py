@@ -25,6 +25,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
+from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
 from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
@@ -158,7 +159,7 @@ class _IntoL1(UnifiedBufferOut):
         super().__init__(builder, work, l0c, expansion, tile, work.n)
         self.target = target
 
-    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine) -> None:
+    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine, note: Note | None = None) -> None:
         b = self.b
         stored = b.source(ring, min(bytes, tile.bytes), 0, at)
         span = tile.operand.bytes

@@ -9,14 +9,18 @@ block is a chain of loops.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scalar
+from ascendsim.isa.notes import Origin, nothing
 from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores
 from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core
@@ -33,25 +37,33 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     core, kind = vector_core(soc)
     if work.one_by_one:
         return Stage(
-            (BlockGroup(_element_block(BlockBuilder(soc, core), work.copies), 1),),
+            (BlockGroup(_element_block(expansion.builder(core), work.copies), 1, origins=((),)),),
             kind,
             sizes_of(*(ref for copy in work.copies for ref in (copy.src, copy.dst))),
         )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
     shares = [_share(copy, _parts(copy, steps, work.in_turn, soc)) for copy in copies]
-    groups = []
+    groups: list[BlockGroup] = []
     for amounts, count in aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
     ):
-        writer = MoveWriter(BlockBuilder(soc, core), work, steps)
-        groups.append(BlockGroup(writer.write(list(zip(copies, amounts, strict=True))), count))
+        writer = MoveWriter(expansion.builder(core), work, steps)
+        block = writer.write(list(zip(copies, amounts, strict=True)))
+        cores = sum(group.count for group in groups)
+        where = tuple(share_origin(shares, core) for core in range(cores, cores + count))
+        groups.append(BlockGroup(block, count, origins=where if expansion.noted else ()))
     sizes: dict[str, int] = sizes_of(*work.extra_inputs)
     touched: dict[str, int] = {}
     for copy in copies:
         for ref, bytes in ((copy.src, copy.bytes), (copy.dst, copy.written)):
             touched[ref.region] = min(ref.bytes, touched.get(ref.region, 0) + bytes)
     return Stage(tuple(groups), kind, sizes | touched)
+
+
+def share_origin(shares: Sequence[int], core: int) -> Origin:
+    """Where the share of a core begins in each copy."""
+    return tuple([(f"@copy{number}", core * share) for number, share in enumerate(shares)])
 
 
 def _single_cycles(copy: Copy, steps: tuple[Step, ...], soc: SocSpec) -> float:
@@ -163,13 +175,16 @@ class MoveWriter:
         slots = 1 if self.work.in_turn else 2
         source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
-        for copy, amount in amounts:
+        for number, (copy, amount) in enumerate(amounts):
             for piece in pieces(amount, min(tile, amount)) if amount else ():
                 with b.loop("t", piece.trips) as i:
-                    self._tile(copy, piece.at(i), piece.size, source, target)
+                    notes = MoveNotes(copy, number, bool(self.steps), piece.at(i), piece.size)
+                    self._tile(copy, piece.at(i), piece.size, source, target, notes)
         return b.build()
 
-    def _tile(self, copy: Copy, at: Affine, size: int, source: Ring, target: Ring | None) -> None:
+    def _tile(
+        self, copy: Copy, at: Affine, size: int, source: Ring, target: Ring | None, notes: MoveNotes
+    ) -> None:
         b = self.b
         ratio = (copy.written, copy.bytes or copy.written)
         written = ceil_div(size * ratio[0], ratio[1])
@@ -189,6 +204,7 @@ class MoveWriter:
                     tile.burst_bytes,
                     src_stride=tile.stride,
                     aligned=tile.aligned,
+                    effect=b.note(notes.bring),
                 )
             )
         b.commit(source)
@@ -199,9 +215,10 @@ class MoveWriter:
             elements = max(size, written) // copy.src.dtype.itemsize
             read, made = b.source(source, source.slot_bytes), b.target(target, target.slot_bytes)
             single = any(step.run for step in self.steps)
-            for steps in [(step,) for step in self.steps] if single else [self.steps]:
-                counts = _calls(max(1, elements), steps[0])
-                emit_steps(b, steps, dict.fromkeys(OVERS, counts), made, (read,))
+            with b.together(notes.turn):
+                for steps in [(step,) for step in self.steps] if single else [self.steps]:
+                    counts = _calls(max(1, elements), steps[0])
+                    emit_steps(b, steps, dict.fromkeys(OVERS, counts), made, (read,))
             b.release(source)
             b.commit(target)
             b.receive(target)
@@ -217,6 +234,7 @@ class MoveWriter:
                 tile.burst_bytes,
                 dst_stride=tile.stride,
                 aligned=tile.aligned,
+                effect=b.note(notes.store),
             )
         )
         b.release(last)
@@ -240,11 +258,13 @@ class MoveWriter:
                         1,
                         piece.size,
                         aligned=tile.aligned,
+                        effect=b.note(partial(bring_whole, ref.region, piece.at(i), piece.size)),
                     )
                 )
                 b.commit(ring)
                 b.receive(ring)
-                b.emit(Scalar(0, "indices", srcs=(b.source(ring, piece.size),)))
+                read = (b.source(ring, piece.size),)
+                b.emit(Scalar(0, "indices", srcs=read, effect=b.note(nothing)))
                 b.release(ring)
 
     def _gm(self, ref: Ref, at: Affine, bytes: int, burst: int, ratio: tuple[int, int]) -> Tile:
@@ -287,13 +307,17 @@ def _element_block(b: BlockBuilder, copies: tuple[Copy, ...]) -> Block:
                         b, Tile(copy.src.region, plus(times(at, size), times(e, apart)), 1, size), copy.src
                     )
                     slot = b.target(ring, size, offset=times(e, BLOCK_BYTES))
-                    b.emit(Move(Pipe.MTE2, slot, read.operand, 1, size, aligned=read.aligned))
+                    notes = MoveNotes(copy, -1, False, times(plus(at, e), size), size)
+                    note = b.note(notes.bring)
+                    b.emit(Move(Pipe.MTE2, slot, read.operand, 1, size, aligned=read.aligned, effect=note))
                 b.commit(ring)
                 b.receive(ring)
                 with b.loop("e", piece.size) as e:
                     write = Tile(copy.dst.region, plus(times(at, size), times(e, size)), 1, size)
                     slot = b.source(ring, size, offset=times(e, BLOCK_BYTES))
-                    b.emit(Move(Pipe.MTE3, write.operand, slot, 1, size, aligned=write.aligned))
+                    notes = MoveNotes(copy, -1, False, times(plus(at, e), size), size)
+                    note = b.note(notes.store)
+                    b.emit(Move(Pipe.MTE3, write.operand, slot, 1, size, aligned=write.aligned, effect=note))
                 b.release(ring)
     return b.build()
 

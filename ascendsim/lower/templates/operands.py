@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
+
+import numpy as np
 
 from ascendsim.core.formats import (
     BLOCK_BYTES,
@@ -13,9 +16,12 @@ from ascendsim.core.formats import (
     c0,
     ceil_div,
 )
-from ascendsim.isa.instructions import ZERO, Affine, Move, Pipe
+from ascendsim.isa.effects import Box, row
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Pipe
+from ascendsim.isa.notes import Call, Frame, Item, Row
 from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
 from ascendsim.lower.templates.conv import kernel_rows, skips_rows, taps, window
+from ascendsim.lower.templates.effects import copy
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import ConvGeometry, RawImage, Ref
 
@@ -217,10 +223,40 @@ def result_tile(
     return Tile.strided(ref.region, offset, m[1], n[1] * itemsize, columns * itemsize)
 
 
-def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int) -> None:
-    """Brings one value a column from global memory into a ring."""
+def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
+    """Brings one value a column from global memory into a ring.
+
+    Args:
+        b: Of the block.
+        ref: The values.
+        ring: Where they go.
+        n_at, n: First column in the share, and how many.
+        placed: The first column in the tensor, for the note.
+    """
+    size = ref.dtype.itemsize
+
+    def note(frame: Frame) -> Sequence[Item]:
+        first, here = frame.at(placed), (ring.allocations[0].buffer, "")
+        there = min(n, ref.bytes // size - first)  # of channels that fill a group up there is nothing
+        effect = copy(here, (Buffer.GM, ref.region), 1, there * size, (0, 0))
+        found: list[Item] = [Row(effect, (frame.target, first * size))]
+        if there < n:
+            rest = Box(here[0], "", ref.dtype, row(n - there, ref.dtype), Affine(frame.target + there * size))
+            found.append(Call((rest,), (), lambda _: [np.zeros(n - there, ref.dtype.numpy)]))
+        return found
+
     bytes = min(n * ref.dtype.itemsize, ring.slot_bytes)
     tile = fitted(b, Tile(ref.region, times(n_at, ref.dtype.itemsize), 1, bytes), ref)
     b.acquire(ring)
-    b.emit(Move(Pipe.MTE2, b.target(ring, tile.bytes), tile.operand, 1, tile.bytes, aligned=tile.aligned))
+    b.emit(
+        Move(
+            Pipe.MTE2,
+            b.target(ring, tile.bytes),
+            tile.operand,
+            1,
+            tile.bytes,
+            aligned=tile.aligned,
+            effect=b.note(note),
+        )
+    )
     b.commit(ring)

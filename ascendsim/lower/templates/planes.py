@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
+from ascendsim.isa.notes import nothing
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
@@ -36,6 +37,9 @@ class PlaneWriter(VectorWriter):
         self.tile_rows = max(
             1, min(self.rows, int((room - self.kept * column) // (self.tile_cols * element)))
         )
+
+    def _known(self) -> bool:
+        return self.tile_rows == self.rows == self.space.rows and self.notes.known_planes
 
     def _kept_columns(self) -> int:
         return self.kept
@@ -65,11 +69,14 @@ class PlaneWriter(VectorWriter):
             with b.loop("c", blocks.trips) as j:
                 for rows in pieces(self.rows, self.tile_rows):
                     with b.loop("r", rows.trips) as i:
-                        self._bring("all", (rows.at(i), rows.size), (plus(first, blocks.at(j)), blocks.size))
-                        self._add(inner, rows.size, blocks.size, sums)
+                        column = (plus(first, blocks.at(j)), blocks.size)
+                        self._bring("all", (rows.at(i), rows.size), column)
+                        with b.together(self.notes.plane(rows.size, column, blocks.at(j))):
+                            self._add(inner, rows.size, blocks.size, sums)
         if outer:
             target = b.target(sums[0], sums[0].slot_bytes)
-            emit_steps(b, outer, {"col": (columns, 1)}, target, (target,))
+            with b.together(nothing):  # kernels give values in their own type
+                emit_steps(b, outer, {"col": (columns, 1)}, target, (target,))
         for ring in sums:
             b.commit(ring)
         self._save("col", (ZERO, 1), (first, columns))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ascendsim.isa.instructions import Operand, Pipe, Scalar
+from ascendsim.isa.instructions import ZERO, Affine, Operand, Pipe, Scalar
+from ascendsim.isa.notes import Note
+from ascendsim.lower.emit import plus
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.lower.templates.vector_writer import FOLDS, VectorWriter
 from ascendsim.opset.work import Step
@@ -16,6 +18,8 @@ from ascendsim.opset.work import Step
 
 class RowWriter(VectorWriter):
     """Writes the program of one share; rows in blocks and rows too long for UB go as elsewhere."""
+
+    tile_at: tuple[Affine, Affine] = ZERO, ZERO  # first row and column of the tile that is worked on
 
     @property
     def _in_turn(self) -> bool:
@@ -27,8 +31,16 @@ class RowWriter(VectorWriter):
         if not self._in_turn or sum(len(self._folded(step, cols)) for step in steps) == 1:
             super()._emit(steps, rows, cols, target, sources)
             return
-        with self.b.loop("row", rows):
-            self._one_row(steps, cols, target, sources)
+        tile, col = self.tile_at
+        with self.b.loop("row", rows) as i:
+            row = (plus(tile, i), 1)
+            with self.b.together(self.notes.compute(rows, row, (col, cols), i)):
+                self._one_row(steps, cols, target, sources)
+
+    def _whole_tile(self, row: tuple[Affine, int], col: tuple[Affine, int]) -> Note | None:
+        self.tile_at = row[0], col[0]
+        in_turn = self._in_turn and sum(len(self._folded(step, col[1])) for step in self.steps) > 1
+        return None if in_turn else super()._whole_tile(row, col)
 
     def _one_row(
         self, steps: Sequence[Step], cols: int, target: Operand, sources: tuple[Operand, ...]

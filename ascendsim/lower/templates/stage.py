@@ -8,6 +8,7 @@ from itertools import product as combinations
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand
+from ascendsim.isa.notes import Origin
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
 from ascendsim.opset.work import AiCpuWork, Ref
 from ascendsim.soc.spec import SocSpec
@@ -75,6 +76,24 @@ def share_groups(axes: Sequence[tuple[int, int]]) -> Iterator[tuple[tuple[int, .
         for _, times in combination:
             count *= times
         yield tuple(size for size, _ in combination), count
+
+
+def share_origins(axes: Sequence[tuple[str, int, int]]) -> Iterator[tuple[Origin, ...]]:
+    """By group of `share_groups`: where the share of each of its cores begins.
+
+    Args:
+        axes: Name, total and share of each axis.
+
+    >>> list(share_origins([("m", 10, 4)]))
+    [((('@m', 0),), (('@m', 4),)), ((('@m', 8),),)]
+    """
+    starts = []
+    for name, total, share in axes:
+        whole = total - total % share
+        cut = [[(f"@{name}", first) for first in range(0, whole, share)], [(f"@{name}", whole)]]
+        starts.append([part for part, there in zip(cut, (whole, total % share), strict=True) if there])
+    for combination in combinations(*starts):
+        yield tuple(combinations(*combination))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError, suggest
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
+from ascendsim.isa.program import CoreKind
 from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.work import Step
 from ascendsim.soc.spec import SocSpec
@@ -64,12 +65,21 @@ _WIDE_PARTS = 4  # a 64-bit operation as 32-bit ones with carry: assumed
 
 
 class Expansion:
-    """Expands steps for one chip, each distinct step once."""
+    """Expands steps for one chip, each distinct step once.
 
-    def __init__(self, soc: SocSpec) -> None:
-        self._soc = soc
+    Args:
+        soc: The chip.
+        noted: Whether instructions say what they do (`isa.notes`).
+    """
+
+    def __init__(self, soc: SocSpec, noted: bool = False) -> None:
+        self._soc, self.noted = soc, noted
         self._table = {op: frozenset(dtypes) for op, dtypes in soc.vector.intrinsics.items()}
         self._known: dict[Step, tuple[Step, ...]] = {}
+
+    def builder(self, core: CoreKind) -> BlockBuilder:
+        """What a block is written with."""
+        return BlockBuilder(self._soc, core, self.noted)
 
     def supports(self, op: str, dtype: DType) -> bool:
         """Whether the chip has a vector instruction for a type."""

@@ -17,7 +17,8 @@ from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.emit import Piece, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.area import StripArea
-from ascendsim.lower.templates.cube_block import CubeWriter, Where
+from ascendsim.lower.templates.cube_block import CubeWriter
+from ascendsim.lower.templates.cube_notes import Where
 from ascendsim.lower.templates.operands import first_row
 from ascendsim.lower.templates.product import Product
 from ascendsim.lower.templates.stage import Tile, share_groups

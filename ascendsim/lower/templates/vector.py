@@ -8,13 +8,13 @@ from math import ceil
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Buffer
 from ascendsim.isa.program import BlockGroup
-from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
 from ascendsim.lower.templates.row_writer import RowWriter
 from ascendsim.lower.templates.sharing import share_of, space_of
-from ascendsim.lower.templates.stage import Stage, share_groups, sizes_of, vector_core
+from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of, vector_core
 from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector_notes import AXES
 from ascendsim.lower.templates.vector_writer import VectorWriter
 from ascendsim.opset.work import VectorWork
 from ascendsim.soc.spec import SocSpec
@@ -39,9 +39,13 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     if work.maps is not None:
         writer = MapWriter
     groups = []
-    for (rows, cols), count in share_groups([(space.rows, share_rows), (space.cols, share_cols)]):
-        builder = BlockBuilder(soc, core)
+    axes = [(space.rows, share_rows), (space.cols, share_cols)]
+    for (rows, cols), count in share_groups(axes):
+        builder = expansion.builder(core)
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))
+    if expansion.noted:
+        named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]
+        groups = [replace(one, origins=at) for one, at in zip(groups, share_origins(named), strict=True)]
     return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
 
 

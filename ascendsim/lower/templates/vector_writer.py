@@ -23,12 +23,14 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
+from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import broadcast_calls, emit_steps
+from ascendsim.lower.templates.vector_notes import VectorNotes
 from ascendsim.opset.work import Step, Stream, VectorWork
 
 # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
@@ -87,6 +89,13 @@ class VectorWriter:
         )
         self._choose_tile()
         self._allocate()
+        self.notes = VectorNotes(work, space)
+        builder.noted = builder.noted and self._known()
+
+    def _known(self) -> bool:
+        """Whether what the block does can be told: one that has rows as a whole, if it reduces them."""
+        whole = self.work.reduces == "none" or self.tile_cols == self.cols == self.space.cols
+        return whole and self.notes.known
 
     # --- tile and memory ------------------------------------------------------------------------------------
 
@@ -239,11 +248,16 @@ class VectorWriter:
                         row = (rows.at(i), rows.size)
                         self._bring("row", row, col)
                         self._bring("all", row, col)
-                        self._compute(self.steps, ("all", "row"), rows.size, columns.size)
+                        with b.together(self._whole_tile(row, col)):
+                            self._compute(self.steps, ("all", "row"), rows.size, columns.size)
                         self._store("row", row, col)
                         self._store("all", row, col)
                 self._finish("col")
                 self._store("col", (ZERO, 1), col)
+
+    def _whole_tile(self, row: tuple[Affine, int], col: tuple[Affine, int]) -> Note | None:
+        """What all steps do to a tile."""
+        return self.notes.compute(row[1], row, col)
 
     def _down(self) -> None:
         b = self.b
@@ -318,6 +332,7 @@ class VectorWriter:
                         tile.burst_bytes,
                         src_stride=tile.stride,
                         aligned=tile.aligned,
+                        effect=b.note(self.notes.move(stream, row, col, inward=True)),
                     )
                 )
                 b.commit(ring)
@@ -447,6 +462,7 @@ class VectorWriter:
                         tile.burst_bytes,
                         dst_stride=tile.stride,
                         aligned=tile.aligned,
+                        effect=b.note(self.notes.move(stream, row, col, inward=False)),
                     )
                 )
                 b.release(ring)

@@ -10,11 +10,14 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
+from ascendsim.isa.notes import Note, origin
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
 from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step
+from ascendsim.lower.templates.cube_notes import Where
 from ascendsim.lower.templates.operands import bring_columns, fitted
+from ascendsim.lower.templates.out_notes import OutNotes, TileNotes
 from ascendsim.lower.templates.sharing import Computing
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
@@ -53,8 +56,9 @@ class FixpipeOut:
     def __init__(self, builder: BlockBuilder, work: CubeWork, l0c: Ring) -> None:
         self.b, self.work, self.l0c = builder, work, l0c
         self.area: Area = WholeRows()
+        self.notes: OutNotes | None = None
 
-    def start(self, n_at: Affine, n: int) -> None:
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
         """Nothing is kept on the way."""
 
     def finish(self) -> None:
@@ -63,11 +67,19 @@ class FixpipeOut:
     def bring(self, m: Extent) -> None:
         """Nothing else is read."""
 
-    def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
+    def write(
+        self,
+        base: Affine,
+        m: Extent,
+        n: Extent,
+        whole: tuple[int, int, bool],
+        where: Where | None = None,
+    ) -> None:
         """Stores the tile (rows and columns of the whole product, and whether it is a feature map, in
-        `whole`).
+        `whole`; its indices, for notes, in `where`).
         """
         b, out = self.b, self.work.out
+        note = self.notes.of(where).fix(m[1], n) if self.notes and where else None
         b.receive(self.l0c)
         for place, part, parts in self.area.tiles(b, out, whole, m, n, base):
             tile = fitted(b, place, out)
@@ -84,6 +96,7 @@ class FixpipeOut:
                     "fixpipe",
                     dst_stride=tile.stride,
                     aligned=tile.aligned,
+                    effect=note,
                 )
             )
         b.release(self.l0c)
@@ -107,6 +120,7 @@ class UnifiedBufferOut:
         self.b, self.work, self.l0c, self.expansion = builder, work, l0c, expansion
         self.moved = by_the_move(work)
         self.area: Area = WholeRows()
+        self.notes: OutNotes | None = None
         self.inside = (
             DType.FLOAT32
             if work.out.dtype is DType.FLOAT32
@@ -176,11 +190,11 @@ class UnifiedBufferOut:
             else None
         )
 
-    def start(self, n_at: Affine, n: int) -> None:
-        """Loads what the epilogue needs of the share's columns."""
+    def start(self, n_at: Affine, n: int, placed: Affine = ZERO) -> None:
+        """Loads what the epilogue needs of the share's columns; `placed` is the first of them in tensors."""
         for stream, ring in self.kept:
-            count = n if stream.over == "col" else 1
-            bring_columns(self.b, stream.ref, ring, n_at if stream.over == "col" else ZERO, count)
+            at, count, first = (n_at, n, placed) if stream.over == "col" else (ZERO, 1, ZERO)
+            bring_columns(self.b, stream.ref, ring, at, count, first)
             self.b.receive(ring)
         if self.sums is not None:
             self.sums.start(n_at, n)
@@ -195,27 +209,44 @@ class UnifiedBufferOut:
     def bring(self, m: Extent) -> None:
         """Loads what the epilogue needs of a tile's rows."""
         for stream, ring in self.rows:
-            bring_columns(self.b, stream.ref, ring, self.area.first(m[0]), m[1])
+            first = self.area.first(m[0])
+            bring_columns(self.b, stream.ref, ring, first, m[1], plus(first, origin("m")))
 
-    def write(self, base: Affine, m: Extent, n: Extent, whole: tuple[int, int, bool]) -> None:
-        """Moves the tile out in pieces of columns."""
+    def write(
+        self,
+        base: Affine,
+        m: Extent,
+        n: Extent,
+        whole: tuple[int, int, bool],
+        where: Where | None = None,
+    ) -> None:
+        """Moves the tile out in pieces of columns; see `FixpipeOut.write`."""
         b = self.b
         b.receive(self.l0c)
         rings = [ring for _, ring in self.rows]
         for ring in rings:
             b.receive(ring)
+        notes = self.notes.of(where) if self.notes and where else None
         parts = pieces(n[1], self.step_n)
         single = len(parts) == 1 and parts[0].trips == 1
         for columns in parts:
             with b.loop("o", columns.trips) as j:
-                self._piece(base, m, (plus(n[0], columns.at(j)), columns.size), columns.at(j), whole, single)
+                part = (plus(n[0], columns.at(j)), columns.size)
+                self._piece(base, m, part, columns.at(j), whole, single, notes)
         if not single:
             b.release(self.l0c)
         for ring in rings:
             b.release(ring)
 
     def _piece(
-        self, base: Affine, m: Extent, n: Extent, column: Affine, whole: tuple[int, int, bool], single: bool
+        self,
+        base: Affine,
+        m: Extent,
+        n: Extent,
+        column: Affine,
+        whole: tuple[int, int, bool],
+        single: bool,
+        notes: TileNotes | None,
     ) -> None:
         b, work = self.b, self.work
         rows, blocks = align(m[1], FRACTAL_ROWS), ceil_div(n[1], FRACTAL_ROWS)
@@ -238,6 +269,7 @@ class UnifiedBufferOut:
                         other.burst_bytes,
                         src_stride=other.stride,
                         aligned=other.aligned,
+                        effect=notes.bring(stream.ref, m[1], n) if notes else None,
                     )
                 )
             b.commit(ring)
@@ -248,7 +280,8 @@ class UnifiedBufferOut:
         b.acquire(stops[0][2])
         target = b.target(stops[0][2], count * self.itemsize)
         source = b.source(self.l0c, count * L0C_ELEMENT_BYTES, 0, times(column, rows * L0C_ELEMENT_BYTES))
-        b.emit(Vector("l0c_to_ub", accumulator_type(work).value, count, target, (source,)))
+        note = notes.from_l0c(m[1], n[1], self.inside) if notes else None
+        b.emit(Vector("l0c_to_ub", accumulator_type(work).value, count, target, (source,), effect=note))
         if single:
             b.release(self.l0c)
         others: list[Operand] = []
@@ -257,21 +290,18 @@ class UnifiedBufferOut:
             others.append(b.source(ring, stream.ref.stored(count)))
         others += [b.source(ring, ring.slot_bytes) for _, ring in (*self.rows, *self.kept)]
         counts = {"all": (count, 1), "row": (rows, 1), "col": (blocks * FRACTAL_ROWS, 1), "one": (1, 1)}
-        done = self.moved
+        done, before = self.moved, ("", self.inside)
+        streams = [stream for stream, _ in (*self.full, *self.rows, *self.kept)]
         for number, (after, ref, ring) in enumerate(stops):
             read = target
             if number:
                 b.acquire(ring)
                 target = b.target(ring, count * self.itemsize)
-            emit_steps(
-                b,
-                self.expansion.expand(work.epilogue[done:after]),
-                counts,
-                target,
-                (read, *others),
-                self.scratch,
-            )
-            done = after
+            steps = self.expansion.expand(work.epilogue[done:after])
+            note = notes.epilogue(ref, before, streams, (m[1], n)) if notes else None
+            with b.together(note):
+                emit_steps(b, steps, counts, target, (read, *others), self.scratch)
+            done, before = after, (ref.region, ref.dtype)
             if number == len(stops) - 1:
                 for _, brought in self.full:
                     b.release(brought)
@@ -283,10 +313,11 @@ class UnifiedBufferOut:
             b.receive(ring)
             for place, part, parts in self.area.tiles(b, ref, whole, m, n, start):
                 at = times(part, share_of_slot(count * self.itemsize, parts))
-                self._store(fitted(b, place, ref), ring, count * self.itemsize, at)
+                note = notes.store(ref, m[1], n) if notes else None
+                self._store(fitted(b, place, ref), ring, count * self.itemsize, at, note)
             b.release(ring)
 
-    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine) -> None:
+    def _store(self, tile: Tile, ring: Ring, bytes: int, at: Affine, note: Note | None = None) -> None:
         """MTE3 writes a part of a finished slot, which begins at an offset, to global memory."""
         b = self.b
         stored = b.source(ring, min(bytes, tile.bytes), 0, at)
@@ -299,5 +330,6 @@ class UnifiedBufferOut:
                 tile.burst_bytes,
                 dst_stride=tile.stride,
                 aligned=tile.aligned,
+                effect=note,
             )
         )

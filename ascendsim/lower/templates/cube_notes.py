@@ -1,0 +1,428 @@
+"""What the instructions of Cube work do to the byte (`isa.notes`): operands on their way into L0, products.
+
+L1 holds A as blocks of k, each with all rows of the tile (`[k1][m][C0]`), B as the device stores it; where
+the stored matrix is the other way round, fractals are turned as MTE1 loads them. Rows of a feature map are
+exactly those that the tile needs, however few of them there are at its border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
+from ascendsim.isa.instructions import Affine, Buffer
+from ascendsim.isa.notes import Frame, Item, Note, Row
+from ascendsim.lower.templates import conv as unfold
+from ascendsim.lower.templates.bias import Bias
+from ascendsim.lower.templates.effects import copy, fractals, nd2nz, product, unfolded
+from ascendsim.lower.templates.product import Product
+from ascendsim.opset.work import ConvGeometry, CubeWork, Ref
+from ascendsim.soc.spec import SocSpec
+
+Extent = tuple[Affine, int]  # first index and count
+AXES = ("batch", "image", "m", "n")
+_FLOATS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Indices of the tile that is being computed: batch, image, first row and column."""
+
+    batch: Affine
+    image: Affine
+    m: Affine
+    n: Affine
+
+    def at(self, frame: Frame) -> tuple[int, int, int, int]:
+        """The indices, counted from the start of the tensors."""
+        batch, image = (
+            frame.at(self.batch) + frame.first("batch"),
+            frame.at(self.image) + frame.first("image"),
+        )
+        return batch, image, frame.at(self.m) + frame.first("m"), frame.at(self.n) + frame.first("n")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The rows of a feature map in L1 that a run of output positions needs.
+
+    Attributes:
+        first: First of them, if none lay outside of the map.
+        virtual: How many there are, those outside of the map counted in.
+        extent: Rows that one output row needs.
+        apart: Input rows from one output row to the next.
+        height: Of the map.
+        output: First output row.
+        taps: First row of the filter and how many.
+    """
+
+    first: int
+    virtual: int
+    extent: int
+    apart: int
+    height: int
+    output: int
+    taps: tuple[int, int]
+
+    @property
+    def packed(self) -> bool:
+        """Whether rows between those that are needed are left out."""
+        return self.apart > self.extent
+
+    @property
+    def stride(self) -> int:
+        """Rows in L1 from one output row to the next."""
+        return self.extent if self.packed else self.apart
+
+    def row(self, number: int) -> int:
+        """Row of the map, counted as in L1 with those outside; below 0 or beyond its end if it is outside."""
+        if self.packed:
+            return self.first + number // self.extent * self.apart + number % self.extent
+        return self.first + number
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """Those in the map: first and the one behind the last."""
+        there = [number for number in range(self.virtual) if 0 <= self.row(number) < self.height]
+        return (there[0], there[-1] + 1) if there else (0, 0)
+
+
+def held_rows(conv: ConvGeometry, first: int, count: int, k: tuple[int, int]) -> Held:
+    """The rows that some output positions need of a chunk of k.
+
+    Args:
+        conv: The convolution.
+        first, count: Output positions.
+        k: First block of k and how many: whole channel blocks, or a part of one.
+
+    Raises:
+        CompileError: A chunk goes over the border of a channel block.
+    """
+    taps = unfold.taps(conv)
+    low, high = 0, conv.kernel_h - 1
+    if k[0] % taps or k[1] % taps:
+        if k[0] // taps != (k[0] + k[1] - 1) // taps:
+            raise CompileError("a chunk of k", "must end with a channel block", f"{k[0]} + {k[1]} of {taps}")
+        low, high = k[0] % taps // conv.kernel_w, (k[0] + k[1] - 1) % taps // conv.kernel_w
+    top, bottom = first // conv.out_w, (first + count - 1) // conv.out_w
+    extent = (high - low) * conv.dilation_h + 1
+    start = top * conv.stride_h - conv.pads[0] + low * conv.dilation_h
+    lines = bottom - top + 1
+    packed = conv.stride_h > extent
+    virtual = lines * extent if packed else (lines - 1) * conv.stride_h + extent
+    return Held(start, virtual, extent, conv.stride_h, conv.height, top, (low, high - low + 1))
+
+
+class CubeNotes:
+    """Notes of one block.
+
+    Args:
+        work: What is computed.
+        whole: The product.
+        soc: The chip.
+    """
+
+    def __init__(self, work: CubeWork, whole: Product, soc: SocSpec) -> None:
+        self.work, self.whole, self.split = work, whole, soc.split_cores
+        self.block, self.size = c0(work.dtype), work.dtype.itemsize
+        self.conv = work.conv
+
+    @property
+    def known(self) -> bool:
+        """Whether all of it can be told."""
+        work = self.work
+        if work.dtype not in _FLOATS or work.image is not None or work.a.dtype is not work.dtype:
+            return False
+        if self.conv is not None:
+            whole = self.conv.kernel_d == 1 and work.a.format is Format.NC1HWC0
+            return whole and self.conv.batch == work.a.shape[0] and work.b.format is Format.FRACTAL_Z
+        turned = work.transpose_a or not work.transpose_b
+        if turned and self.size != 2:
+            return False
+        if work.b.format is Format.FRACTAL_Z:
+            left = work.transpose_b and not work.b_shared
+        else:
+            left = work.b.format is Format.FRACTAL_NZ or (self.split and work.b.format is Format.ND)
+        return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
+
+    @property
+    def _in_lines(self) -> bool:
+        """Whether rows of A are whole blocks of 32 bytes, which a plain copy brings column by column."""
+        work = self.work
+        line = work.k * self.size
+        return not (work.transpose_a or line % BLOCK_BYTES) and work.a.bytes == work.m * line
+
+    # --- into L1 --------------------------------------------------------------------------------------------
+
+    def load_a(self, where: Where, m: int, k: Extent) -> Note:
+        """MTE2 brings rows of A."""
+        return lambda frame: self._load_a(frame, where, m, (frame.at(k[0]), k[1]))
+
+    def _load_a(self, frame: Frame, where: Where, m: int, k: tuple[int, int]) -> Sequence[Item]:
+        work, whole = self.work, self.whole
+        batch, image, first, _ = where.at(frame)
+        if self.conv is not None:
+            group = unfold.channel_blocks(self.conv, self.block) * self._plane
+            return self._load_map(
+                frame, batch * group + image * (work.a.bytes // whole.images), (first, m), k
+            )
+        base = (0 if work.a_shared else batch * (work.a.bytes // whole.batch)) + image * (
+            work.a.bytes // whole.images
+        )
+        depth = min(k[1] * self.block, work.k - k[0] * self.block)
+        stored = (work.k, work.m) if work.transpose_a else (work.m, work.k)
+        spans = ((first, m), (k[0] * self.block, depth))
+        held = k[1] * self.block if work.transpose_a else m
+        return self._load(frame, work.a, base, stored, spans[:: -1 if work.transpose_a else 1], held)
+
+    def load_b(self, where: Where, n: int, k: Extent) -> Note:
+        """MTE2 brings columns of B."""
+        return lambda frame: self._load_b(frame, where, n, (frame.at(k[0]), k[1]))
+
+    def _load_b(self, frame: Frame, where: Where, n: int, k: tuple[int, int]) -> Sequence[Item]:
+        work, whole = self.work, self.whole
+        batch, _, _, first = where.at(frame)
+        if self.conv is not None:
+            line = ceil_div(whole.n * whole.batch, FRACTAL_ROWS) * FRACTAL_BYTES
+            length = ceil_div(n, FRACTAL_ROWS) * FRACTAL_BYTES
+            column = (batch * whole.n + first) // FRACTAL_ROWS * FRACTAL_BYTES
+            effect = copy((Buffer.L1, ""), (Buffer.GM, work.b.region), k[1], length, (length, line))
+            return [Row(effect, (frame.target, k[0] * line + column))]
+        base = 0 if work.b_shared else batch * (work.b.bytes // whole.batch)
+        depth = min(k[1] * self.block, work.k - k[0] * self.block)
+        stored = (work.n, work.k) if work.transpose_b else (work.k, work.n)
+        spans = ((k[0] * self.block, depth), (first, n))
+        held = n if work.transpose_b else k[1] * self.block
+        return self._load(frame, work.b, base, stored, spans[:: -1 if work.transpose_b else 1], held)
+
+    def _load(
+        self,
+        frame: Frame,
+        ref: Ref,
+        base: int,
+        stored: tuple[int, int],
+        spans: Sequence[tuple[int, int]],
+        held: int,
+    ) -> Sequence[Item]:
+        """A tile of a stored matrix to blocks of columns in L1, each of `held` rows, rounded up to 16."""
+        (row, rows), (column, columns) = spans
+        step = align(held, FRACTAL_ROWS) * BLOCK_BYTES
+        if ref.format is Format.ND and not self.split:
+            line, found = stored[1] * self.size, list[Item]()
+            effect = copy((Buffer.L1, ""), (Buffer.GM, ref.region), rows, BLOCK_BYTES, (BLOCK_BYTES, line))
+            for block in range(ceil_div(columns, self.block)):
+                start = base + row * line + column * self.size + block * BLOCK_BYTES
+                found.append(Row(effect, (frame.target + block * step, start)))
+            return found
+        if ref.format is Format.ND:
+            line = stored[1] * self.size
+            effect = nd2nz(ref.region, ref.dtype, rows, columns, line, step)
+            return [Row(effect, (frame.target, base + row * line + column * self.size))]
+        height = ceil_div(stored[0], FRACTAL_ROWS) * FRACTAL_BYTES
+        length = ceil_div(rows, FRACTAL_ROWS) * FRACTAL_BYTES
+        blocks = ceil_div(columns, self.block)
+        effect = copy((Buffer.L1, ""), (Buffer.GM, ref.region), blocks, length, (step, height))
+        start = base + column // self.block * height + row // FRACTAL_ROWS * FRACTAL_BYTES
+        return [Row(effect, (frame.target, start))]
+
+    @property
+    def _plane(self) -> int:
+        assert self.conv is not None
+        return self.conv.height * self.conv.width * BLOCK_BYTES
+
+    def _load_map(
+        self, frame: Frame, base: int, positions: tuple[int, int], k: tuple[int, int]
+    ) -> Sequence[Item]:
+        """The rows of a feature map that some positions need, channel block by channel block."""
+        conv, region = self.conv, self.work.a.region
+        assert conv is not None
+        base += k[0] // unfold.taps(conv) * self._plane
+        units = ceil_div(k[1], unfold.taps(conv))
+        places = (Buffer.L1, ""), (Buffer.GM, region)
+        if unfold.is_direct(conv):
+            length = positions[1] * BLOCK_BYTES
+            effect = copy(*places, units, length, (length, self._plane))
+            return [Row(effect, (frame.target, base + positions[0] * BLOCK_BYTES))]
+        held, line = held_rows(conv, *positions, k), conv.width * BLOCK_BYTES
+        first, end = held.inside
+        size = (end - first) * line
+        if not held.packed:
+            start = base + held.row(first) * line
+            return (
+                [Row(copy(*places, units, size, (size, self._plane)), (frame.target, start))] if size else []
+            )
+        found = []
+        for unit in range(units):
+            into, come = frame.target + unit * size, base + unit * self._plane
+            for phase in range(
+                held.extent
+            ):  # rows of one output row that follow each other, stride by stride
+                numbers = [at for at in range(first, end) if at % held.extent == phase]
+                if numbers:
+                    steps = held.extent * line, held.apart * line
+                    found.append(
+                        Row(
+                            copy(*places, len(numbers), line, steps),
+                            (into + (numbers[0] - first) * line, come + held.row(numbers[0]) * line),
+                        )
+                    )
+        return found
+
+    # --- into L0 --------------------------------------------------------------------------------------------
+
+    def feed_a(self, where: Where, m: int, rows: Extent, k: Extent, step: Extent) -> Note:
+        """MTE1 brings a step of A.
+
+        Args:
+            where: The tile.
+            m: Its rows.
+            rows: What L1 holds of A: first row and how many.
+            k: The same of k.
+            step: First block of k in what L1 holds, and how many.
+        """
+        work = self.work
+
+        def note(frame: Frame) -> Sequence[Item]:
+            top, held, start = frame.at(rows[0]), (frame.at(k[0]), k[1]), frame.at(step[0])
+            inside, first = frame.at(where.m) - top, top + frame.first("m")
+            source = frame.sources[0] - start * unfold.a_bytes(work.conv, m, 1) if self._direct else 0
+            if self.conv is not None:
+                base = source if self._direct else frame.sources[0]
+                return self._unfold(frame.target, base, (first, rows[1]), (inside, m), held, (start, step[1]))
+            return self._feed_rows(frame.target, source, (inside, m, rows[1]), (start, step[1], k[1]))
+
+        return note
+
+    @property
+    def _direct(self) -> bool:
+        return unfold.is_direct(self.work.conv)
+
+    def _feed_rows(
+        self, target: int, source: int, rows: tuple[int, int, int], k: tuple[int, int, int]
+    ) -> Sequence[Item]:
+        """Rows of a matrix as fractals; `rows`, `k`: first one and how many of how many in L1."""
+        found: list[Item] = []
+        turned = self.work.transpose_a
+        height = align(rows[2], FRACTAL_ROWS) * BLOCK_BYTES
+        for block in range(ceil_div(rows[1], FRACTAL_ROWS)):
+            number = rows[0] // FRACTAL_ROWS + block
+            if turned:
+                start, step = number * k[2] * FRACTAL_BYTES + k[0] * FRACTAL_BYTES, FRACTAL_BYTES
+            else:
+                start, step = k[0] * height + number * FRACTAL_BYTES, height
+            effect = fractals(Buffer.L0A, self.work.dtype, k[1], (FRACTAL_BYTES, step), turned)
+            found.append(Row(effect, (target + block * k[1] * FRACTAL_BYTES, source + start)))
+        return found
+
+    def _unfold(
+        self,
+        target: int,
+        source: int,
+        run: tuple[int, int],
+        tile: tuple[int, int],
+        held: tuple[int, int],
+        step: tuple[int, int],
+    ) -> Sequence[Item]:
+        """Positions of a map as rows; `run`: positions in L1; `tile`: those wanted, from its first on."""
+        conv = self.conv
+        assert conv is not None
+        if self._direct:  # each position is a row: an image of one line
+            lines = dict(_PLAIN, height=1, width=run[1], output_width=run[1], m_start=tile[0])
+        else:
+            there = held_rows(conv, *run, held)
+            first, end = there.inside
+            low, taps = there.taps
+            lines = dict(
+                _PLAIN,
+                height=end - first,
+                width=conv.width,
+                top=first,
+                bottom=there.virtual - end,
+                left=conv.pads[1],
+                right=(conv.out_w - 1) * conv.stride_w
+                + (conv.kernel_w - 1) * conv.dilation_w
+                + 1
+                - conv.width
+                - conv.pads[1],
+                stride_h=there.stride,
+                stride_w=conv.stride_w,
+                filter_h=taps,
+                filter_w=conv.kernel_w,
+                dilation_h=conv.dilation_h,
+                dilation_w=conv.dilation_w,
+                output_width=conv.out_w,
+                m_start=run[0] + tile[0] - there.output * conv.out_w,
+            )
+            # a part of a channel block begins inside of a row of the filter
+            step = (step[0] + held[0] % unfold.taps(conv) - low * conv.kernel_w, step[1])
+        lines.update(m_count=tile[1], k_start=step[0] * self.block, k_count=step[1] * self.block)
+        return [Row(unfolded(self.work.dtype, tuple(sorted(lines.items()))), (target, source))]
+
+    def feed_b(self, n: int, k: int, step: Extent) -> Note:
+        """MTE1 brings a step of B.
+
+        Args:
+            n: Columns of the tile.
+            k: Blocks of k in L1.
+            step: First block of k in what L1 holds, and how many.
+        """
+        blocks = ceil_div(n, FRACTAL_ROWS)
+        straight = self.conv is not None or self.work.transpose_b
+
+        def note(frame: Frame) -> Sequence[Item]:
+            start, number = frame.at(step[0]), step[1]
+            source = frame.sources[0] - start * blocks * FRACTAL_BYTES
+            if straight:
+                effect = fractals(Buffer.L0B, self.work.dtype, number * blocks, _NEXT, False)
+                return [Row(effect, (frame.target, frame.sources[0]))]
+            effect = fractals(Buffer.L0B, self.work.dtype, blocks, (FRACTAL_BYTES, k * FRACTAL_BYTES), True)
+            return [
+                Row(
+                    effect,
+                    (frame.target + at * blocks * FRACTAL_BYTES, source + (start + at) * FRACTAL_BYTES),
+                )
+                for at in range(number)
+            ]
+
+        return note
+
+    # --- products -------------------------------------------------------------------------------------------
+
+    def multiply(self, m: int, n: Extent, k: Extent, bias: Bias) -> Note:
+        """The Cube adds the products of a step; k is counted from the start of the tensors."""
+        work = self.work
+        full = self.conv is not None
+        rows = align(m, FRACTAL_ROWS) if m == 1 or (not full and work.a.format is not Format.ND) else m
+        columns = align(n[1], FRACTAL_ROWS) if full or work.b.format is not Format.ND else n[1]
+
+        def note(frame: Frame) -> Sequence[Item]:
+            start = frame.at(k[0])
+            depth = k[1] * self.block
+            if not full:
+                depth = min(depth, work.k - start * self.block)
+            fresh = start == 0 and not bias.preloads
+            table = fresh and len(frame.sources) > 2
+            effect = product(work.dtype, rows, depth, n[1] if table else columns, fresh, table)
+            before = bias.fill(frame, n, align(rows, FRACTAL_ROWS)) if start == 0 else ()
+            return [*before, Row(effect, (frame.target, *frame.sources[: 3 if table else 2]))]
+
+        return note
+
+
+_NEXT = (FRACTAL_BYTES, FRACTAL_BYTES)
+_PLAIN = {
+    "left": 0,
+    "right": 0,
+    "top": 0,
+    "bottom": 0,
+    "stride_w": 1,
+    "stride_h": 1,
+    "filter_w": 1,
+    "filter_h": 1,
+    "dilation_w": 1,
+    "dilation_h": 1,
+    "pad": 0,
+}

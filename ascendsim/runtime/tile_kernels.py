@@ -1,0 +1,141 @@
+"""The operators' own kernels on one tile of their tensors.
+
+A tile is rows x columns of the iteration space; operators see it as a smaller tensor of the rank that they
+know: N x C x 1 x 1 of a feature map, the last two axes of a matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.errors import SimulationError
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Node, Tensor
+from ascendsim.isa.notes import Arrays, Kernel, Part, as_matrix, from_matrix
+from ascendsim.ops.shared.common import finish
+from ascendsim.opset import OpSet
+from ascendsim.runtime.device_memory import DeviceMemory
+
+Array = NDArray[Any]
+
+
+class TileKernels:
+    """What the nodes of a task compute, tile by tile.
+
+    Args:
+        nodes: In execution order; the first one's product is made by the Cube where a part has no name.
+        opset: Operators.
+        memory: Says which types tensors have, and holds constants that no block reads (axes).
+        named: Tensors by the names that notes have for them.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], opset: OpSet, memory: DeviceMemory, named: Callable[[str], str]
+    ) -> None:
+        self._nodes, self._opset, self._memory, self._named = nodes, opset, memory, named
+        self._dtype_of = memory.dtype
+        tensors = [tensor for node in nodes for tensor in (*node.inputs, *node.outputs) if tensor is not None]
+        self._tensors = {tensor.name: tensor for tensor in tensors}
+        self._maker = {tensor.name: node for node in nodes for tensor in node.outputs}
+
+    def __call__(self, kernel: Kernel, arrays: Arrays) -> Array:
+        """A part of the output."""
+        like = self._tensor(kernel.target.region)
+        known: dict[str, Array] = {}
+        for part, array in zip(kernel.sources, arrays, strict=True):
+            tensor = self._tensor(part.region) if part.region else self._nodes[0].output
+            known[tensor.name] = finish(self._given(kernel, part, array, tensor), self._dtype_of(tensor))
+        with np.errstate(all="ignore"):
+            made = self._made(like, known)
+        if kernel.target.over == "col":
+            return made.reshape(kernel.columns)
+        if kernel.whole_rows and kernel.target.over == "all":  # behind the last column of a blocked tensor
+            whole = np.zeros((kernel.rows, kernel.columns), made.dtype)
+            made = made.reshape(kernel.rows, -1)
+            whole[:, : made.shape[1]] = made
+            made = whole
+        return from_matrix(made.reshape(kernel.rows, kernel.columns), kernel.target.box)
+
+    def _tensor(self, name: str) -> Tensor:
+        return self._tensors[self._named(name)]
+
+    def _given(self, kernel: Kernel, part: Part, array: Array, tensor: Tensor) -> Array:
+        """A part of an input as a smaller tensor."""
+        shape = tensor.static_shape
+        if part.over == "one":
+            return array.reshape(shape)
+        if part.over != "all":
+            whole = np.zeros(part.count, array.dtype)
+            whole[: len(array)] = array
+            return self._line(kernel, part, whole, tensor)
+        if array.ndim == 1:
+            return array
+        matrix = as_matrix(array)
+        if kernel.target.over == "col":  # all positions of some channels
+            return matrix.T.reshape(1, -1, *shape[2:])
+        if _is_map(tensor):
+            columns = shape[1] if kernel.whole_rows else matrix.shape[1]
+            return matrix[:, :columns].reshape(-1, columns, 1, 1)
+        if kernel.whole_rows:
+            columns, first = _row_of(tensor, matrix.shape[1])
+            return matrix[:, :columns].reshape(-1, *(1,) * (first - 1), *shape[first:])
+        return matrix.reshape((1,) * (len(shape) - 2) + matrix.shape)
+
+    def _line(self, kernel: Kernel, part: Part, values: Array, tensor: Tensor) -> Array:
+        """One value a row or a column of the tile."""
+        shape = tensor.static_shape
+        like = self._tensor(kernel.target.region)
+        if part.over == "row":
+            return values.reshape(-1, *(1,) * (max(len(like.static_shape), 2) - 1 if _is_map(like) else 1))
+        if kernel.whole_rows and math.prod(shape) <= len(values):
+            return values[: math.prod(shape)].reshape(shape)
+        if not _is_map(like):
+            return values
+        lines = [1] * len(shape)
+        lines[next((axis for axis, size in enumerate(shape) if size > 1), 0)] = len(values)
+        return values.reshape(lines)
+
+    def _made(self, tensor: Tensor, known: dict[str, Array]) -> Array:
+        if tensor.name in known:
+            return known[tensor.name]
+        node = self._maker.get(tensor.name)
+        if tensor.is_constant:
+            return self._memory.read(tensor)
+        if node is None:
+            raise SimulationError(
+                f"tensor {tensor.name!r}",
+                "is not among those that a tile brings",
+                remedy="please report this",
+            )
+        inputs = [None if one is None else self._made(one, known) for one in node.inputs]
+        definition = self._opset.get(node)
+        if definition.compute_body is not None:
+            results = definition.compute_body(node, inputs, self._dtype_of, lambda _: None)
+        else:
+            results = definition.compute(node, inputs, [self._dtype_of(one) for one in node.outputs])
+        for one, result in zip(node.outputs, results, strict=False):
+            known[one.name] = finish(np.asarray(result), self._dtype_of(one))
+        return known[tensor.name]
+
+
+def _is_map(tensor: Tensor) -> bool:
+    """Whether its rows are positions and its columns channels."""
+    return tensor.format is Format.NC1HWC0 and len(tensor.static_shape) == 4
+
+
+def _row_of(tensor: Tensor, columns: int) -> tuple[int, int]:
+    """Columns of a row without padding, and from which axis on they are."""
+    shape = tensor.static_shape
+    if tensor.format is Format.FRACTAL_NZ:
+        return shape[-1], len(shape) - 1
+    for axis in range(len(shape) - 1, 0, -1):
+        if math.prod(shape[axis:]) == columns:
+            return columns, axis
+    raise SimulationError(
+        f"tensor {tensor.name!r}", f"must have rows of {columns}", shape, "please report this"
+    )
