@@ -57,7 +57,7 @@ NOTES = {
     "ResNet-50": "",
     "ViT": "The zoo's network (patches of 32 x 32), captured from PyTorch (`tests/support/vit_training.py`). "
     'The kernels of its single operators (docs/how_time_is_modelled.md, "What lowering decides") were read off these\n'
-    "profiles, so that the step is no independent test; its AdamW has Assign and TransData tasks that are not in the simulated graph.",
+    "profiles, so that the step is no independent test; its AdamW has TransData tasks that are not in the simulated graph.",
 }
 PREDICTED = """## Predictions
 

@@ -17,7 +17,7 @@ as the latest such tick; otherwise old values would make equal states look diffe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -108,6 +108,8 @@ class FastForward:
         """
         if self._due or core is not self._cores[0]:
             return
+        if core.scalar.counters[loop] + 1 == core.block.trips[loop]:
+            return  # no trip is left to skip; those of a loop around it are seen at its own boundary
         count = self._passed[loop] = self._passed.get(loop, 0) + 1
         if count <= EAGER or count % SELDOM == 0:
             self._due = True
@@ -239,15 +241,24 @@ def core_state(core: CoreRun, now: int) -> State:
             max(complete, earliest) - now,
             lane.first_tick < 0 and lane.first < 0,
             tuple([(max(issue, reach) - now, id(operation)) for issue, operation in lane.queue]),
-            tuple([max(at, scalar_from) - now for at in lane.free]),
-            tuple([max(at, earliest) - now for at in lane.in_flight]),
-            tuple([max(at, earliest) - now for at in lane.ready]),
+            _since(lane.free, scalar_from, now),
+            _since(lane.in_flight, earliest, now),
+            _since(lane.ready, earliest, now),
         ]
     parts += [member.state(now) for member in core.barriers.values()]
     for (_, target), tokens in zip(block.ends, core.tokens, strict=True):
         bound = scalar_from if target < 0 else lanes_from[target] - block.heads[target]
-        parts.append(tuple([max(at, bound) - now for at in tokens]))
+        parts.append(_since(tokens, bound, now))
     return tuple(parts)
+
+
+def _since(ticks: Collection[int], bound: int, now: int) -> tuple[int, ...] | int:
+    """Ticks from now, none before a bound that the state has already; just their number if none is behind
+    it, as is usual.
+    """
+    if not ticks or max(ticks) <= bound:
+        return len(ticks)
+    return tuple([max(at, bound) - now for at in ticks])
 
 
 def _earliest(core: CoreRun, now: int) -> tuple[int, list[int]]:

@@ -24,23 +24,28 @@ from ascendsim.isa.instructions import Mmad, Move, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import CoreKind
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.cube import cube_stage, product_of
+from ascendsim.lower.templates.least import (
+    cores_of,
+    least_cycles,
+    least_of_moves,
+    least_of_tiles,
+    loading_cycles,
+)
 from ascendsim.lower.templates.product import Product, Rates, rates_of
-from ascendsim.lower.templates.score import least_of_tiles, score
+from ascendsim.lower.templates.score import score
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import (
     NEAR,
     Tiling,
     best_tilings,
     candidates,
-    cores_of,
-    least_cycles,
-    loading_cycles,
     queue_depths,
 )
 from ascendsim.lower.templates.traffic import Bursts, dram_bytes
 from ascendsim.machine import run
 from ascendsim.opset.work import Step
 from ascendsim.soc import load
+from tests.support import lowering
 from tests.support.coverage import length, transfers, union
 from tests.support.lowering import convolution as square_convolution
 from tests.support.lowering import matmul as plain_matmul
@@ -284,15 +289,18 @@ def searched() -> tuple[tuple[Product, Rates, tuple[Tiling, ...]], ...]:
 
 
 def test_nothing_is_left_out_that_could_be_best() -> None:
-    closest = 0.0
+    closest = nearest = 0.0
     for product, rates, every in searched():
         for tiling in every:
             share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
             tile = tiling.tile_m, tiling.tile_n
             least = least_of_tiles(product, rates, share, tile, tiling.accumulators)
+            moves = least_of_moves(product, rates, share, tile, tiling.hold, least - rates.latency)
             least += cores_of(product, share) * rates.dispatch
             assert least <= tiling.cycles * (1 + 1e-9)
             closest = max(closest, least / tiling.cycles)
+            assert moves <= tiling.cycles * (1 + 1e-9)
+            nearest = max(nearest, moves / tiling.cycles)
             assert tiling.cycles >= least_cycles(product, rates, share) * (1 - 1e-9)
             assert tiling.cycles >= loading_cycles(product, rates, share, tiling.tile_m, tiling.tile_n) * 0.7
             assert tiling.cycles == tiling_cycles(product, tiling, rates)
@@ -301,6 +309,21 @@ def test_nothing_is_left_out_that_could_be_best() -> None:
             near = {one for one in every if depth in one.depths and one.cycles <= NEAR * best}
             assert near <= set(candidates(product, rates, 1, NEAR))
     assert closest > 0.85
+    assert nearest > 0.85
+
+
+@pytest.mark.parametrize("kernel", [1, 2])
+def test_what_moves_at_least_leaves_out_rows_that_no_tile_brings(kernel: int) -> None:
+    soc = load("Ascend910A")
+    product = product_of(lowering.convolution(256, 56, 512, kernel, 3, images=8), soc)
+    rates = rates_of(soc, "float16")
+    for tiling in candidates(product, rates, 1):
+        share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+        tile = tiling.tile_m, tiling.tile_n
+        least = least_of_tiles(product, rates, share, tile, tiling.accumulators)
+        assert (
+            least_of_moves(product, rates, share, tile, tiling.hold, least - rates.latency) <= tiling.cycles
+        )
 
 
 def test_the_best_of_different_sizes_are_timed_if_they_come_near() -> None:

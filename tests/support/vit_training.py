@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import ascendsim as asim
 from ascendsim.graph.ir import Tensor as GraphTensor
-from ascendsim.training.backward import Pen
+from ascendsim.training.backward import ASCEND, Pen
 from ascendsim.training.optimizers import AdamW, Scalars
 from ascendsim.training.step import TrainingStep
 
@@ -59,7 +59,8 @@ OPTIONS: dict[str, Any] = {
 @dataclass(frozen=True, slots=True)
 class ZooAdamW(AdamW):
     """AdamW as the zoo writes it: moments are divided by their corrections weight by weight, so that no rule
-    of CANN makes one operator of an update; vectors do not decay; the loss scale comes out first.
+    of CANN makes one operator of an update; vectors do not decay; the loss scale comes out first. Results are
+    assigned to the parameters, as MindSpore does with whatever no kernel has written in place.
     """
 
     loss_scale: float = 1024.0
@@ -88,7 +89,9 @@ class ZooAdamW(AdamW):
         ratio = pen.op("Div", pen.op("Div", first, s["first"]), pen.op("Add", root, self.epsilon))
         if len(weight.static_shape) > 1:
             ratio = pen.op("Add", pen.op("Mul", weight, self.weight_decay), ratio)
-        return pen.op("Sub", weight, pen.op("Mul", s["rate"], ratio)), first, second
+        new = pen.op("Sub", weight, pen.op("Mul", s["rate"], ratio))
+        pairs = zip((weight, *state), (new, first, second), strict=True)
+        return tuple([pen.op("Assign", before, after, domain=ASCEND) for before, after in pairs])
 
 
 class Linear(nn.Linear):

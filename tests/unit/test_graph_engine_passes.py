@@ -7,11 +7,14 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import PassError
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.text import to_text
 from ascendsim.ops import default_opset
+from ascendsim.passes.engine import stages
 from ascendsim.passes.engine.trans_ops import is_lossless
 from ascendsim.passes.infer import infer
+from ascendsim.passes.rewriting.passes import PassResult
 from tests.support.evaluate import evaluate
 from tests.support.fusing import types
 
@@ -403,3 +406,18 @@ def test_who_waited_for_a_removed_node_waits_for_what_made_its_input():
     b.output(b.op("Add", same, last, name="sum"), "y")
     result = asim.optimize(b.build())
     assert [node.name for node in result.graph.node("last").control] == ["made"]
+
+
+def test_a_pass_that_breaks_the_graph_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LosesOutputs:
+        name = "loses-outputs"
+
+        def run(self, graph: Graph) -> PassResult:
+            graph.outputs.clear()
+            return PassResult(True)
+
+    builder = asim.GraphBuilder()
+    builder.output(builder.op("Relu", builder.input("x", (4,))), "y")
+    monkeypatch.setattr(stages, "before_fusion", lambda: (stages.Stage("s", passes=(LosesOutputs(),)),))
+    with pytest.raises(PassError, match=r"loses-outputs.*left a broken graph: .*must have an output"):
+        stages.GraphEngine(default_opset()).prepare(builder.build())

@@ -47,3 +47,12 @@ def test_heads_are_moved_and_nothing_else(small: StepProfile) -> None:
 
 def test_what_the_ai_cpu_draws_is_not_in_a_profile(small: StepProfile) -> None:
     assert not {"DropOutGenMask", "StatelessBernoulli"} & set(small.kinds)
+
+
+def test_what_an_update_makes_is_assigned(small: StepProfile) -> None:
+    """A weight and two moments each; the profile has the two powers too, which are single numbers."""
+    shown = measured_profiles("vit")[0].kinds["Assign"][0] - 2
+    weights = len(vit_step(SMALL).parameters)
+    assert small.kinds["Assign"][0] == 3 * weights
+    in_layers = weights - 8  # classes, positions, patches, last norm and head
+    assert shown == 3 * (in_layers // SMALL.layers * 12 + 8)

@@ -11,7 +11,7 @@ import math
 
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
-from ascendsim.lower.templates.traffic import End, Share, traffic_of
+from ascendsim.lower.templates.traffic import End, traffic_of
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 IMPERFECT_OVERLAP = 1 / 8
@@ -111,27 +111,6 @@ def score(
 
     cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
     return in_turn * cycles * ceil_div(t.cores, rates.cores) + t.cores * rates.dispatch
-
-
-def least_of_tiles(
-    product: Product, rates: Rates, share: Share, tile: tuple[int, int], accumulators: int
-) -> float:
-    """Cycles below which no `score` with these tiles is, however they are brought: those of the core's own
-    pipes, without gaps between instructions.
-    """
-    tile_m, tile_n = tile
-    sb, si, sm, sn = share
-    tiles = sb * si * ceil_div(sm, tile_m) * ceil_div(sn, tile_n)
-    blocks = sb * si * tiled_blocks(sm, tile_m) * tiled_blocks(sn, tile_n) / tiles
-    cube = blocks * product.k_blocks * rates.per_block
-    load_a = FRACTAL_BYTES / rates.l1_to_l0a / (product.unfolding_efficiency if product.unfolds else 1.0)
-    load_b = FRACTAL_BYTES / rates.l1_to_l0b
-    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
-    mte1 = (m_blocks * load_a + n_blocks * load_b) * product.k_blocks
-    out = blocks * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector)
-    compute = max(cube, mte1)
-    busy = tiles * max(compute, out) + out if accumulators > 1 else tiles * (compute + out)
-    return rates.latency + busy + (cube + mte1 + out - max(compute, out)) * tiles * IMPERFECT_OVERLAP
 
 
 def tiled_blocks(elements: int, tile: int) -> int:

@@ -21,8 +21,15 @@ from heapq import nsmallest
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
 from ascendsim.lower.templates.conv import a_bytes, is_direct, taps
+from ascendsim.lower.templates.least import (
+    cores_of,
+    least_cycles,
+    least_of_moves,
+    least_of_tiles,
+    loading_cycles,
+)
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates, rates_of
-from ascendsim.lower.templates.score import least_of_tiles, lookahead, score
+from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.lower.templates.strips import Strip, row_parts
 from ascendsim.lower.templates.traffic import Share
 from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
@@ -224,6 +231,12 @@ def candidates(
                     if least + cores_of(product, share) * rates.dispatch > within * best:
                         continue
                 for hold in ("", "b", "a"):
+                    if some and alone:  # of another form even worse ones count
+                        moving = least_of_moves(
+                            product, rates, share, (tile_m, tile_n), hold, least - rates.latency
+                        )
+                        if moving > within * best:
+                            continue
                     for tiling in _fill_l1(
                         product,
                         rates,
@@ -257,45 +270,6 @@ def smallest_tile_bytes(product: Product) -> int:
 def column_bytes(columns: int) -> int:
     """Room in L1 that a core keeps for a value a column (a bias, whether there is one or not)."""
     return align(columns * 4, 32)
-
-
-def cores_of(product: Product, share: Share) -> int:
-    """Cores that get a share."""
-    whole = (product.batch, product.images, product.m, product.n)
-    return math.prod(ceil_div(size, part) for size, part in zip(whole, share, strict=True))
-
-
-def least_cycles(product: Product, rates: Rates, share: Share) -> float:
-    """What a share takes at least: on the Cube without any pause, or to bring its operands once, and to hand
-    out the blocks.
-    """
-    batch, images, m, n = share
-    blocks = batch * images * ceil_div(m, FRACTAL_ROWS) * ceil_div(n, FRACTAL_ROWS) * product.k_blocks
-    a = batch * images * product.a_bytes(m, m, product.k_blocks)
-    b = batch * n / FRACTAL_ROWS * FRACTAL_BYTES * product.k_blocks
-    bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
-    return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
-
-
-def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int) -> float:
-    """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile, and to hand out the
-    blocks.
-    """
-    batch, images, m, n = share
-    rows, columns = (
-        ceil_div(tile_m, FRACTAL_ROWS) / rates.l1_to_l0a,
-        ceil_div(tile_n, FRACTAL_ROWS) / rates.l1_to_l0b,
-    )
-    return (
-        batch
-        * images
-        * ceil_div(m, tile_m)
-        * ceil_div(n, tile_n)
-        * (rows + columns)
-        * product.k_blocks
-        * FRACTAL_BYTES
-        + cores_of(product, share) * rates.dispatch
-    )
 
 
 def block_counts(cores: int) -> list[int]:

@@ -1,0 +1,106 @@
+"""What no score is below: bounds by which the search for tilings leaves out most candidates unscored."""
+
+from __future__ import annotations
+
+import math
+
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
+from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
+from ascendsim.lower.templates.traffic import Share, dram_bytes
+
+
+def cores_of(product: Product, share: Share) -> int:
+    """Cores that get a share."""
+    whole = (product.batch, product.images, product.m, product.n)
+    return math.prod(ceil_div(size, part) for size, part in zip(whole, share, strict=True))
+
+
+def least_cycles(product: Product, rates: Rates, share: Share) -> float:
+    """What a share takes at least: on the Cube without any pause, or to bring its operands once, and to hand
+    out the blocks.
+    """
+    batch, images, m, n = share
+    blocks = batch * images * ceil_div(m, FRACTAL_ROWS) * ceil_div(n, FRACTAL_ROWS) * product.k_blocks
+    a = batch * images * product.a_bytes(m, m, product.k_blocks)
+    b = batch * n / FRACTAL_ROWS * FRACTAL_BYTES * product.k_blocks
+    bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
+    return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
+
+
+def loading_cycles(product: Product, rates: Rates, share: Share, tile_m: int, tile_n: int) -> float:
+    """What MTE1 takes at least to bring a share's operands to the Cube, tile by tile, and to hand out the
+    blocks.
+    """
+    batch, images, m, n = share
+    rows, columns = (
+        ceil_div(tile_m, FRACTAL_ROWS) / rates.l1_to_l0a,
+        ceil_div(tile_n, FRACTAL_ROWS) / rates.l1_to_l0b,
+    )
+    return (
+        batch
+        * images
+        * ceil_div(m, tile_m)
+        * ceil_div(n, tile_n)
+        * (rows + columns)
+        * product.k_blocks
+        * FRACTAL_BYTES
+        + cores_of(product, share) * rates.dispatch
+    )
+
+
+def least_of_tiles(
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], accumulators: int
+) -> float:
+    """Cycles below which no `score` with these tiles is, however they are brought: those of the core's own
+    pipes, without gaps between instructions.
+    """
+    tile_m, tile_n = tile
+    sb, si, sm, sn = share
+    tiles = sb * si * ceil_div(sm, tile_m) * ceil_div(sn, tile_n)
+    blocks = sb * si * tiled_blocks(sm, tile_m) * tiled_blocks(sn, tile_n) / tiles
+    cube = blocks * product.k_blocks * rates.per_block
+    load_a = FRACTAL_BYTES / rates.l1_to_l0a / (product.unfolding_efficiency if product.unfolds else 1.0)
+    load_b = FRACTAL_BYTES / rates.l1_to_l0b
+    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
+    mte1 = (m_blocks * load_a + n_blocks * load_b) * product.k_blocks
+    out = blocks * ACCUMULATOR_BYTES * (1 / rates.out + product.out_passes / 2 / rates.vector)
+    compute = max(cube, mte1)
+    busy = tiles * max(compute, out) + out if accumulators > 1 else tiles * (compute + out)
+    return rates.latency + busy + (cube + mte1 + out - max(compute, out)) * tiles * IMPERFECT_OVERLAP
+
+
+def least_of_moves(
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], hold: str, computing: float
+) -> float:
+    """Cycles below which no score with these tiles and this held operand is, however k is cut: those of
+    global memory, if bursts are long and quick, and neighbouring tiles share their halo.
+
+    Args:
+        product, rates, share, tile, hold: See `score`.
+        computing: Cycles of the core's own pipes at least.
+    """
+    sb, si, sm, sn = share
+    m_tiles, n_tiles = ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
+    cores = cores_of(product, share)
+    results = product.m * product.n * product.images * product.batch
+    extra = results * product.extra_in_bytes
+    out = results * (product.out_itemsize + product.extra_out_bytes) / max(1.0, rates.unaligned)
+    core_a: float = sb * si * (1 if hold == "a" else n_tiles) * product.a_bytes(sm, sm, product.k_blocks)
+    if product.conv is not None and product.conv.stride_h > product.conv.kernel_h:
+        core_a = 0  # tiles leave out rows that lie between them
+    core_a /= max(1.0, rates.unaligned)  # such bursts are the quicker ones on some chips
+    core_b = sb * sn * FRACTAL_BYTES / FRACTAL_ROWS * product.k_blocks * (1 if hold == "b" else si * m_tiles)
+    l2_rate = rates.l2_share * rates.cores / cores
+    reading = (core_a + extra / cores) / min(l2_rate, rates.way_in(product.a_cut))
+    reading += core_b / min(l2_rate, rates.way_in(product.b_cut))
+    writing = out / cores / rates.port_out
+    a, b = product.operand_bytes
+    read = extra + (0 if rates.l2_managed else sum(dram_bytes(product, rates.l2_size, share, tile, hold)))
+    dram = (read + out if rates.half_duplex else max(read, out)) / rates.dram
+    near = max(reading, writing) + min(reading, writing) * IMPERFECT_OVERLAP
+    slowest = max(reading, writing, dram)
+    far = slowest + (reading + writing + dram - slowest) * IMPERFECT_OVERLAP
+    in_l2 = 0.5 * min(1.0, rates.l2_size / (a + extra + out + (0 if rates.l2_managed else b)))
+    memory = (1 - in_l2) * far + in_l2 * near
+    return memory + min(computing, near) * IMPERFECT_OVERLAP + cores * rates.dispatch
