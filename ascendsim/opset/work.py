@@ -439,7 +439,7 @@ class LowerContext:
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
         sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask, transdata_in_turn,
-            rows_in_turn: How CANN's kernels for the chip do it (`soc.KernelSpec`).
+            rows_in_turn, sums_in_turn: How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """
@@ -453,6 +453,7 @@ class LowerContext:
     select_sets_mask: bool = False
     transdata_in_turn: bool = False
     rows_in_turn: bool = False
+    sums_in_turn: bool = False
     cores: int = 1
     split_cores: bool = False
 
@@ -475,6 +476,7 @@ class LowerContext:
             kernels.select_sets_mask,
             kernels.transdata_in_turn,
             kernels.rows_in_turn,
+            kernels.sums_in_turn,
             soc.ai_cores,
             soc.split_cores,
         )

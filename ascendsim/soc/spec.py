@@ -207,7 +207,11 @@ class KernelSpec:
     transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
     select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
-    rows_in_turn: bool  # kernels that reduce rows go through them one by one; else each instruction takes all
+    rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
+    sums_in_turn: bool  # so do those that add up or compare the elements of a row
+    softmax_pads_fractals: (
+        bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there
+    )
     transdata_in_turn: bool  # TransData takes all cores and has one buffer: tiles come, turn and go in turn
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest

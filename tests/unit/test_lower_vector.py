@@ -373,6 +373,11 @@ def test_rows_in_turn_take_every_step_row_by_row() -> None:
     assert sum(times for item, times in executed([stage]) if isinstance(item, Scalar)) == 2 * 40
 
 
+def test_a_row_in_turn_that_ends_within_a_repeat_takes_a_second_instruction() -> None:
+    stage = check(replace(softmax(40, 197), in_turn=True), load("Ascend310", {"ai_cores": 1}))
+    assert in_loops(stage, "vexp") == [(128, 40), (69, 40)]
+
+
 def test_rows_in_turn_take_a_fixed_time_each() -> None:
     """Steps of one row wait for each other: Softmax was measured at 478 cycles a row of 50 elements."""
     soc = load("Ascend910B", {"ai_cores": 1})

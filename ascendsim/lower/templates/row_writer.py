@@ -58,8 +58,17 @@ class RowWriter(VectorWriter):
                 sources = (target, self.b.source(self.scratch, room), *others)
             one = step.over == "row" or step.op in FOLDS
             for part in self._folded(step, cols):
-                emit_steps(self.b, (part,), self._counts(1, cols, part), target, sources)
+                for length in self._lengths(part, cols):
+                    emit_steps(self.b, (part,), self._counts(1, length, part), target, sources)
                 sources = (target, *others)
+
+    def _lengths(self, step: Step, cols: int) -> tuple[int, ...]:
+        """Elements of the instructions of a step on one row: what ends within a repeat takes one of its own,
+        with a mask.
+        """
+        lanes = self.b.soc.vector.repeat_bytes // step.dtype.itemsize
+        whole = cols // lanes * lanes
+        return (whole, cols - whole) if step.over == "all" and 0 < whole < cols else (cols,)
 
     def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
         counts = super()._counts(rows, cols, step)

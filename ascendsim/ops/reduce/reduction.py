@@ -240,7 +240,7 @@ def reduction_work(
         reduces="cols" if last else "rows",
         gather_bytes=gather,
         planes=planes,
-        in_turn=context.rows_in_turn,
+        in_turn=context.sums_in_turn,
     )
 
 

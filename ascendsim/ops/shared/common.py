@@ -292,13 +292,16 @@ def runs_on_ai_core(node: Node, ignored: Collection[int] = ()) -> bool:
 
 def in_turn(data: Tensor, context: LowerContext) -> bool:
     """Whether a kernel that normalises rows goes through them one by one: where the chip's kernels do so, and
-    the last two axes do not fill fractals.
+    rows and the axes in front of them do not fill fractals.
 
-    Data that fills them lies in FRACTAL_NZ in the networks whose times were published (BERT on Ascend910A),
-    and kernels go through that block by block; where it is row-major here, it is timed as if it were not.
+    The axes between the first and the last count as one: networks of images have their tokens on one axis or
+    on two, by the exporter. Data that fills them lies in FRACTAL_NZ in the networks whose times were
+    published (BERT on Ascend910A), and kernels go through that block by block; where it is row-major here, it
+    is timed as if it were not.
     """
     shape = data.static_shape
-    fills = len(shape) > 1 and shape[-1] % c0(data.element_type) == 0 and shape[-2] % FRACTAL_ROWS == 0
+    tokens = math.prod(shape[1:-1]) if len(shape) > 2 else shape[0]
+    fills = len(shape) > 1 and shape[-1] % c0(data.element_type) == 0 and tokens % FRACTAL_ROWS == 0
     return context.rows_in_turn and not fills
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.opset.facts import Kind
@@ -23,7 +23,7 @@ from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
 from ascendsim.passes.rewriting.outputs import set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
-from ascendsim.soc.spec import SocSpec
+from ascendsim.soc.spec import KernelSpec, SocSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,13 @@ class AssignFormats:
 
     def run(self, graph: Graph) -> PassResult:
         """Assigns formats in place."""
-        return assign_formats(
-            graph, self.opset, Format.ND if self.soc.split_cores else Format.FRACTAL_NZ, self.reach
-        )
+        matmul = Format.ND if self.soc.split_cores else Format.FRACTAL_NZ
+        return assign_formats(graph, self.opset, matmul, self.reach, self.soc.kernels)
 
 
-def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> PassResult:
+def assign_formats(
+    graph: Graph, opset: OpSet, matmul: Format, reach: int = 0, kernels: KernelSpec | None = None
+) -> PassResult:
     """Assigns formats and inserts TransData.
 
     Args:
@@ -62,9 +63,10 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -
         opset: Operators.
         matmul: Format of matrix operands on the chip.
         reach: See `AssignFormats`.
+        kernels: How CANN's kernels treat the chip; None = nothing special.
     """
     folded = fold_batches(graph)
-    work = _Assignment(graph, opset, matmul, reach)
+    work = _Assignment(graph, opset, matmul, reach, kernels)
     for node in graph.topological():
         work.visit(node)
     for position, tensor in enumerate(graph.outputs):
@@ -83,8 +85,11 @@ def assign_formats(graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -
 class _Assignment:
     """State of one run of the pass."""
 
-    def __init__(self, graph: Graph, opset: OpSet, matmul: Format, reach: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, opset: OpSet, matmul: Format, reach: int, kernels: KernelSpec | None
+    ) -> None:
         self.graph, self.opset, self.matmul, self.reach = graph, opset, matmul, reach
+        self.kernels = kernels
         self.inserted = 0
         self._distance: dict[
             Tensor, int
@@ -149,9 +154,25 @@ class _Assignment:
                     continue
                 weights[tensor.format] = weights.get(tensor.format, 0) + tensor.logical_bytes
         for format in sorted((f for f in weights if f in BLOCKED), key=lambda f: -weights[f]):
-            if weights[format] >= weights.get(Format.ND, 0) and follows_in(node, definition, format):
+            if weights[format] >= weights.get(Format.ND, 0) and self._works_in(node, definition, format):
                 return format
+        if self._leads_to_products(node) and self._works_in(node, definition, self.matmul):
+            return self.matmul
         return Format.ND
+
+    def _works_in(self, node: Node, definition: OpDef, format: Format) -> bool:
+        if self.kernels is not None and not self.kernels.softmax_pads_fractals and _ragged_rows(node):
+            return False
+        return follows_in(node, definition, format)
+
+    def _leads_to_products(self, node: Node) -> bool:
+        """Whether rows that would be normalised one by one go on into matrix products: in the format of those
+        they are not, and the TransData comes in front instead of behind.
+        """
+        if self.kernels is None or not (self.kernels.rows_in_turn and _ragged_rows(node)):
+            return False
+        readers = node.output.consumers
+        return bool(readers) and all(self.opset.get(r).layout is Layout.MATMUL for r in readers)
 
     def _constant(self, node: Node, port: int, tensor: Tensor, format: Format) -> None:
         """Gives a constant its format; readers that want different ones get constants of their own."""
@@ -209,6 +230,13 @@ class _Assignment:
         node.origin["inserted"] = "layout"
         self.inserted += 1
         return typed_like(node.output, tensor, format=format)
+
+
+def _ragged_rows(node: Node) -> bool:
+    """Whether a Softmax goes along rows that end inside a block, of a tensor with three or four axes."""
+    shape = node.required(0).static_shape
+    along = node.op_type == "Softmax" and int(node.attr("axis", -1)) % len(shape) == len(shape) - 1
+    return along and len(shape) in (3, 4) and shape[-1] % c0(node.required(0).element_type) != 0
 
 
 def _row_major(format: Format) -> bool:
