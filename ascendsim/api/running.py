@@ -258,7 +258,7 @@ def _tile_by_tile(
     lacking: Lacking,
     instructions: bool | str | Iterable[str],
     progress: Progress | None,
-    shortcuts: Collection[str],
+    shortcuts: frozenset[str],
 ) -> Result:
     from ascendsim.api.tile_values import check_lacking, tiles_of
 

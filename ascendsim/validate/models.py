@@ -98,9 +98,7 @@ def predictions(
         yield from (work(*item) for lane in lanes for item in lane)
         return
     context = get_context("spawn")  # the progress bar's thread must not be copied
-    pools = [
-        ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN)) for _ in lanes
-    ]
+    pools = [ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN)) for _ in lanes]
     try:
         coming = [pool.submit(work, *item) for pool, lane in zip(pools, lanes, strict=True) for item in lane]
         yield from (done.result() for done in as_completed(coming))

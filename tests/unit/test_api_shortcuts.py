@@ -37,7 +37,7 @@ def test_every_choice_gives_the_same_trace(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_further_runs_need_no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values change no time; whoever asks for instructions, other shortcuts or a simulation gets a new one."""
+    """Values change no time; whoever asks for instructions, other shortcuts or a simulation gets one."""
     model = asim.compile(asim.load(LENET, weights="random"))
     times: list[int] = []
 

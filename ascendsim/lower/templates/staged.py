@@ -30,7 +30,8 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, CrossFlag, Move, Pi
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, TaskKind
 from ascendsim.lower.emit import BlockBuilder, pieces, plus, scaled, times
 from ascendsim.lower.templates.cube import product_of, vector_rest
-from ascendsim.lower.templates.cube_block import CubeWriter, Where
+from ascendsim.lower.templates.cube_block import CubeWriter
+from ascendsim.lower.templates.cube_notes import Where
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product
 from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of
