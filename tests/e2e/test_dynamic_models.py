@@ -54,9 +54,8 @@ def _page(height: int, width: int) -> NDArray[Any]:
     return np.broadcast_to(np.where(strokes, -1, 1), (1, 3, height, width)).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "name", [*VOICE[:1], *(pytest.param(name, marks=pytest.mark.slow) for name in VOICE[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VOICE)
 def test_silero_vad(name: str) -> None:
     path = file_of("silero_vad", f"data/{name}")
     model = asim.compile(asim.load(path), soc=SOC)

@@ -17,7 +17,7 @@ NETWORKS = [
     ("lenet5", None, False),
     ("bert_tiny_s64", None, False),
     ("squeezenet1_1", None, False),
-    ("resnet18", None, False),
+    ("resnet18", None, True),
     ("lstm_lm", None, False),
     ("llama_mini", None, True),
     ("unet", {"input": (1, 3, 64, 64)}, True),

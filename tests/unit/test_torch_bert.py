@@ -113,8 +113,15 @@ def test_passes_for_training_match_captured_graphs():
     assert adamw["AdamApplyOneWithDecay"] == weights
 
 
-@pytest.mark.parametrize("soc", ["Ascend910A", "Ascend910B2"])  # of 910B2's ND formats more is written out
-@pytest.mark.parametrize("values", ["float32", "device"])
+@pytest.mark.parametrize(
+    ("values", "soc"),
+    [
+        ("float32", "Ascend910A"),
+        ("device", "Ascend910B2"),  # of whose ND formats more is written out
+        pytest.param("float32", "Ascend910B2", marks=pytest.mark.slow),
+        pytest.param("device", "Ascend910A", marks=pytest.mark.slow),
+    ],
+)
 def test_graph_kernel_fusion_keeps_the_bits_of_a_step(values, soc):
     _, inputs = with_values(SIZES)
     step = small_step()
