@@ -265,7 +265,7 @@ def _tile_by_tile(
     tiles = tiles_of(model)
     check_lacking(tiles, model, lacking)
     arrays = checked_inputs(model.graph, inputs)
-    result = _timed(model, instructions, progress, shortcuts)
+    result = _timed_once(model, instructions, progress, shortcuts)
     order = [one.task for one in result.trace.tasks]
     found = evaluate(model.graph, model.program, model.opset, order, arrays, progress=progress, tiles=tiles)
     return replace(result, values=found)
