@@ -59,7 +59,7 @@ layers, all else in float16. Float16 is the network as it was before the quantis
 
 bert_tiny_s64 (two layers of 128 columns) loses on the chips whose AI CPU converts the mask: a quantised file has its operators in another order, in
 which the gathers of the embeddings wait for that conversion (220 us) and do not run beside it. Reverse depth first (`topo_sorting_mode=2`) both
-networks do what they can beside it, and int8 is behind by 1.3 % at most:
+networks do what they can beside it, and int8 is behind by 0.8 % at most:
 
 | network | file | chip | float16 | int8 | times as fast | tasks float16 | tasks int8 |
 |---|---|---|---|---|---|---|---|

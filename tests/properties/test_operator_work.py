@@ -346,6 +346,7 @@ LOOSE = {
     "SoftmaxCrossEntropyLoss",
     "DeformConv",
     "Proposal",  # boxes, of whose pairs no tensor has as many
+    "RpnProposals",
     "RpnProposalsD",
     "LinearAttention",
     "RNN",

@@ -551,13 +551,10 @@ def _indexing(cases: Cases) -> None:
         **{"base_size": 12.0, "ratio": (1.0, 2.0), "scale": (1.0,), "min_size": 4.0, "post_nms_topn": 16},
     )
     sixteen = np.arange(16, dtype=np.float32)
-    cases.ascend(
-        "RpnProposalsD",
-        np.stack([sixteen, sixteen / 2, sixteen * 3, sixteen + 9], axis=1),
-        some(16, 1, positive=True),
-        **{"img_size": (20, 30), "score_threshold": 0.25, "k": 16, "min_size": 4.0, "nms_threshold": 0.5},
-        **{"post_nms_num": 16},
-    )
+    boxes = np.stack([sixteen, sixteen / 2, sixteen * 3, sixteen + 9], axis=1)
+    chosen = {"score_threshold": 0.25, "k": 16, "min_size": 4.0, "nms_threshold": 0.5, "post_nms_num": 16}
+    cases.ascend("RpnProposalsD", boxes, some(16, 1, positive=True), img_size=(20, 30), **chosen)
+    cases.ascend("RpnProposals", boxes, some(16, 1, positive=True), np.array([20, 30], np.int32), **chosen)
     cases.ascend("MapIndex", np.array([3, 4], np.int32), np.array([1, 2, 3, 4, 5, 6], np.int32))
 
 

@@ -131,6 +131,35 @@ def test_what_cannot_be_is_refused(shapes: Any, attributes: dict[str, Any], mess
         infer("RpnProposalsD", shapes or [(32, 4), (32, 1)], domain="ascend", **{**SETTINGS, **attributes})
 
 
+def test_the_size_of_the_image_may_be_an_input() -> None:
+    boxes, scores = inputs()
+    size = np.array(SETTINGS["img_size"], np.int32)
+    others = {name: value for name, value in SETTINGS.items() if name != "img_size"}
+    (wanted,) = run("RpnProposalsD", [boxes, scores], 1, "ascend", **SETTINGS)
+    (found,) = run("RpnProposals", [boxes, scores, size], 1, "ascend", **others)
+    np.testing.assert_array_equal(found, wanted)
+    (smaller,) = run("RpnProposals", [boxes, scores, size // 2], 1, "ascend", **others)
+    assert smaller.max() <= max(size // 2) < wanted.max()
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        (np.array([60], np.int32), "height and width of the image as input 2"),
+        (np.array([[60, 90]], np.int32), "height and width of the image as input 2"),
+        (np.array([60, 3001], np.int32), "width up to 3000"),
+        (np.array([4, 90], np.int32), "the image's shorter side.*5"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(size: Array, message: str) -> None:
+    boxes, scores = inputs()
+    others = {name: value for name, value in SETTINGS.items() if name != "img_size"}
+    b = asim.GraphBuilder("rpn")
+    given = b.input("boxes", boxes.shape), b.input("scores", scores.shape)
+    with pytest.raises(GraphError, match=message):
+        b.op("RpnProposals", *given, b.constant(size, "size"), domain="ascend", **others)
+
+
 def network(boxes: int = 160, **changes: Any) -> asim.Graph:
     builder = asim.GraphBuilder("rpn")
     given = builder.input("boxes", (boxes, 4)), builder.input("scores", (boxes, 1))

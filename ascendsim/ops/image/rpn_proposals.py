@@ -1,8 +1,9 @@
-"""RpnProposalsD (domain "ascend"): the best of boxes that are decoded already, as the region proposal network
-of a detector of TensorFlow's ends.
+"""RpnProposals and RpnProposalsD (domain "ascend"): the best of boxes that are decoded already, as the region
+proposal network of a detector of TensorFlow's ends.
 
-Inputs: rois [N, 4], corners x1, y1, x2, y2; cls_bg_prob [N, 1] or [N], their scores. Output: sorted_box
-[post_nms_num, 4], best first, zeros behind the last one.
+Inputs: rois [N, 4], corners x1, y1, x2, y2; cls_bg_prob [N, 1] or [N], their scores; of RpnProposals img_size
+[2] besides, which RpnProposalsD has as an attribute. Output: sorted_box [post_nms_num, 4], best first, zeros
+behind the last one.
 
 Names, attributes, ranges and steps are those of CANN's kernel:
 
@@ -58,9 +59,10 @@ class _Settings:
     filtered: bool
 
     @classmethod
-    def of(cls, node: Node) -> _Settings:
+    def of(cls, node: Node, image: Sequence[int] | None = None) -> _Settings:
+        """Those of a node; `image` as it comes at run time."""
         return cls(
-            tuple(int(side) for side in node.attr("img_size", ())),
+            tuple(int(side) for side in (node.attr("img_size", ()) if image is None else image)),
             float(node.attr("score_threshold", 0.0)),
             int(node.attr("k", 0)),
             float(node.attr("min_size", 0.0)),
@@ -69,18 +71,22 @@ class _Settings:
             bool(node.attr("box_filter", 1)),
         )
 
-    def fault(self) -> tuple[str, object] | None:
-        """The first attribute that is out of range: the rule, and what it is."""
-        high, wide = _MOST_SIDES
+    def fault(self, image: bool = True) -> tuple[str, object] | None:
+        """The first attribute that is out of range: the rule, and what it is.
+
+        Args:
+            image: Whether the image's size is known.
+        """
+        high, wide = _MOST_SIDES if image else (0, 0)
         sides = zip(self.image, _MOST_SIDES, strict=False)
-        if len(self.image) != 2 or not all(0 < side <= most for side, most in sides):
+        if image and (len(self.image) != 2 or not all(0 < side <= most for side, most in sides)):
             rule = f"needs an img_size of two numbers, height up to {high} and width up to {wide}"
             return rule, list(self.image)
         if not 0 <= self.least_score < math.inf:
             return "needs a score_threshold of at least 0", self.least_score
         if not 0 <= self.best <= MOST_BOXES or self.best % GRAIN:
             return f"needs a k from 0 to {MOST_BOXES} that is a multiple of {GRAIN}", self.best
-        if not 0 <= self.least_side <= min(self.image):
+        if not 0 <= self.least_side <= min(self.image, default=math.inf):
             return "needs a min_size from 0 to the image's shorter side", self.least_side
         if not 0 <= self.overlap <= 1:
             return "needs an nms_threshold from 0 to 1", self.overlap
@@ -93,8 +99,21 @@ class _Settings:
         return min(self.best or MOST_BOXES, boxes)
 
 
+def _infer_sized(context: InferContext) -> None:
+    """With the image's size as an input, whose values may be known."""
+    shape, values = context.shape(2), context.value(2)
+    if shape is not None and (len(shape) != 1 or shape[0] not in (2, None)):
+        raise context.fail("needs height and width of the image as input 2", f"shape {shape}")
+    _infer_boxes(context, None if values is None else [int(side) for side in values.reshape(-1)])
+
+
 def _infer(context: InferContext) -> None:
-    fault = (settings := _Settings.of(context.node)).fault()
+    _infer_boxes(context, context.node.attr("img_size", ()))
+
+
+def _infer_boxes(context: InferContext, image: Sequence[int] | None) -> None:
+    settings = _Settings.of(context.node, image or ())
+    fault = settings.fault(image is not None)
     if fault is not None:
         raise context.fail(*fault)
     boxes, scores = context.shape(0), context.shape(1)
@@ -118,8 +137,8 @@ def _infer(context: InferContext) -> None:
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
     from ascendsim_kernels.detection import suppress
 
-    settings = _Settings.of(node)
-    boxes, scores = (as_float32(array).astype(np.float32) for array in inputs)
+    settings = _Settings.of(node, inputs[2] if len(inputs) > 2 else None)
+    boxes, scores = (as_float32(array).astype(np.float32) for array in inputs[:2])
     scores = scores.reshape(-1)
     candidates = np.flatnonzero(scores > np.float32(settings.least_score))
     order = np.argsort(-scores[candidates], kind="stable")
@@ -158,6 +177,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
     proposals = scratch(rois.name, (1, boxes, NUMBERS), inside)
     best = scratch(scores.name, (1, kept, NUMBERS), inside)
     given = (Stream(Ref.of(rois)), Stream(Ref.of(scores)))
+    size = node.input(2)
+    sides = () if size is None else (Stream(Ref.of(size), "one"),)
     filtering = (*_CUTTING, *(_FILTERING if settings.filtered else ()), *_BACK)
     parts = [
         VectorWork(
@@ -173,7 +194,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
             1,
             kept,
             make_steps(filtering, inside),
-            (Stream(best),),
+            (Stream(best), *sides),
             (Stream(best),),
             live_bytes=_HELD * inside.itemsize,
         ),
@@ -190,10 +211,21 @@ def _lower(node: Node, context: LowerContext) -> Work:
 def _links(node: Node) -> AxisMap:
     """Which boxes stay depends on all scores."""
     rank = len(node.required(1).static_shape)
-    return AxisMap({(0, 0): (CHOSEN, CHOSEN), (1, 0): (CHOSEN,) * rank})
+    size = {} if node.input(2) is None else {(2, 0): (CHOSEN,)}
+    return AxisMap({(0, 0): (CHOSEN, CHOSEN), (1, 0): (CHOSEN,) * rank, **size})
 
 
 OPERATORS = (
+    OpDef(
+        "RpnProposals",
+        _infer_sized,
+        _compute,
+        _lower,
+        Layout.ND,
+        domain="ascend",
+        most_inputs=3,
+        facts=Facts(_links, Kind.OTHER, Precision.GRAY, parameters=(2,)),
+    ),
     OpDef(
         "RpnProposalsD",
         _infer,
