@@ -15,9 +15,9 @@ _spec = importlib.util.spec_from_file_location("make_kernels_page", ROOT / "scri
 page_maker = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(page_maker)
 LAUNCHES = page_maker.published()
-matmuls, adds, vectors, fused, int8, flash = (
+matmuls, adds, vectors, fused, int8, flash, grouped = (
     importlib.import_module(f"published.{name}")
-    for name in ("matmul", "add", "vector", "fused", "int8", "attention")
+    for name in ("matmul", "add", "vector", "fused", "int8", "attention", "grouped")
 )
 Plan = matmuls.Plan
 PAGE = page_maker.TARGET.read_text(encoding="utf-8")
@@ -142,6 +142,23 @@ def test_int8_products_in_slices_of_k():
     assert int8.slices_of(size, plan, 3) == 2
     assert int8.slices_of(size, plan, 20) == 5
     dequantised(3, size, plan, 3, int8.quant_split_matmul, 3)
+
+
+@pytest.mark.parametrize(("ring", "workers"), [(1, 1), (3, 2)])
+def test_groups_of_rows_have_weights_of_their_own(ring, workers):
+    groups, random = grouped.Groups(2, 256, 512, 256, (128, 512)), np.random.default_rng(4)
+    plan = Plan((128, 256, 128), (2, 1), fractals=True, unit_flag=True, keep_a=True, ring=ring)
+    args = x, weight, scale, token, _, y = grouped.arrays(groups, plan, 2)
+    for array in (x, weight):
+        array[:] = random.integers(-9, 9, array.shape)
+    for array in (scale, token):
+        array[:] = random.random(array.shape) / 8
+    result = asim.run_kernel(grouped.grouped_matmul, 2, *args, groups, plan, workers)
+    rows = [weight[at : at + 16].transpose(0, 2, 1).reshape(512, 256) for at in (0, 16)]
+    sums = [x[at * 256 :][:256].astype(np.int64) @ rows[at].T.astype(np.int64) for at in (0, 1)]
+    wide = np.concatenate([part * scale[at * 512 :][:512] for at, part in enumerate(sums)]) * token[:, None]
+    np.testing.assert_allclose(y, wide / (1 + np.exp(-1.702 * wide)), rtol=2e-3, atol=1e-4)
+    assert result.findings == ()
 
 
 @pytest.mark.parametrize(("teams", "keys"), [(2, 512), (1, 2304)])  # the second goes round the rings

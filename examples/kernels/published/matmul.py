@@ -46,14 +46,15 @@ class Plan(NamedTuple):
         steps: Base blocks in depth of a packet of A and of B in L1.
         slots: Packets of each that L1 holds.
         transposed: B lies as N x K.
-        fractals: B lies in columns of 16 elements (zN).
+        fractals: B lies in columns of 32 bytes (zN).
         unit_flag: FIXPIPE stores what an mmad has finished while the next units are made.
         turned: Each core begins K with its own packet, so that they do not ask for one address at once.
         quant: What FIXPIPE makes of the float32.
         atomic: Results are added to what is there.
         along_rows: Tiles of a piece are made row of tiles by row, not column by column.
         keep_a: The packet of A holds all of K and stays for all tiles of the same rows.
-        done: Called behind the store of every tile.
+        ready, done: Called before and behind the store of every tile.
+        ring: Places of a base block that each core stores its tiles in, one after the other; 0 for c itself.
     """
 
     base: tuple[int, int, int] = (128, 256, 64)
@@ -67,7 +68,9 @@ class Plan(NamedTuple):
     atomic: bool = False
     along_rows: bool = False
     keep_a: bool = False
+    ready: Callable[[], None] | None = None
     done: Callable[[], None] | None = None
+    ring: int = 0
 
 
 def up(value: int, grain: int) -> int:
@@ -121,7 +124,7 @@ def matmul(
     place = plan.slots * sizes[0] * dtype.sizeof()
     right = _Side((asc.TPosition.B1, asc.TPosition.B2, dtype), place, sizes[1], plan.steps[1], plan.slots, 1)
     result = asc.LocalTensor(out, asc.TPosition.CO1, 0, up(base_m, CUBE) * up(base_n, CUBE))
-    turn = 0
+    turn, stored, core = 0, 0, asc.get_block_idx()
 
     def load(side: _Side, tile: Piece, packet: int, packets: int) -> None:
         """A packet on its way to L1."""
@@ -143,8 +146,8 @@ def matmul(
             params = asc.Nd2NzParams(1, tile.width, depth, 0, k, up(tile.width, CUBE), 1, 0)
             asc.data_copy(local, b_gm[tile.left * k + start :], params)
         elif plan.fractals:
-            params = asc.DataCopyParams(up(tile.width, CUBE) // CUBE, depth, k - depth, 0)
-            asc.data_copy(local, b_gm[tile.left * k + start * CUBE :], params)
+            params = asc.DataCopyParams(asc.ceildiv(tile.width, c0), depth, k - depth, 0)
+            asc.data_copy(local, b_gm[tile.left * k + start * c0 :], params)
         else:
             params = asc.Nd2NzParams(1, depth, tile.width, 0, n, up(depth, CUBE), 1, 0)
             asc.data_copy(local, b_gm[start * n + tile.left :], params)
@@ -178,6 +181,12 @@ def matmul(
             for column in range(asc.ceildiv(depth, c0)):
                 at = column * c0 * width
                 asc.load_data(right.blocks[turn][at:], packet[inside * width + at :], params)
+            return
+        if dtype == asc.int8:  # squares of 32 x 32
+            across, down = asc.ceildiv(width, c0), whole // c0
+            for row in range(depth // c0):
+                params = asc.LoadData2dTransposeParams(inside // c0 + row, across, down, 1, 0)
+                asc.load_data_with_transpose(right.blocks[turn][row * across * c0 * c0 :], packet, params)
             return
         params = asc.LoadData3DParamsV2(
             l1_h=1,
@@ -251,15 +260,21 @@ def matmul(
             if not plan.unit_flag:
                 asc.set_flag(EVENT.M_FIX, 0)
                 asc.wait_flag(EVENT.M_FIX, 0)
+            if plan.ready is not None:
+                plan.ready()
+            place, row = tile.place + tile.top * n + tile.left, n
+            if plan.ring:
+                place, row = (core * plan.ring + stored % plan.ring) * base_m * base_n, base_n
+            stored += 1
             params = asc.FixpipeParamsV220(
                 tile.width,
                 tile.height,
                 up(tile.height, CUBE),
-                n,
+                row,
                 quant_pre=plan.quant,
                 unit_flag=3 if plan.unit_flag else 0,
             )
-            asc.fixpipe(c_gm[tile.place + tile.top * n + tile.left :], result, params)
+            asc.fixpipe(c_gm[place:], result, params)
             if plan.done is not None:
                 plan.done()
             if not plan.unit_flag:
