@@ -21,6 +21,7 @@ from ascendsim.machine import run as run_machine
 from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime import random_inputs as _random_inputs
 from ascendsim.runtime.host_run import Choices
+from ascendsim.runtime.tiles import Lacking
 from ascendsim.runtime.watch import Watch
 from ascendsim.soc.collectives import BUCKET_BYTES
 from ascendsim.soc.servers import server_for
@@ -28,7 +29,6 @@ from ascendsim.training.data_parallel import with_all_reduces
 
 Progress = Callable[[int, int], None]
 SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
-Lacking = Literal["refuse", "operators"]
 SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
 
 

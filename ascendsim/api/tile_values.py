@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ascendsim.api.running import Lacking
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.noted import noted_program
 from ascendsim.core.errors import InputError
 from ascendsim.core.table import Table
 from ascendsim.isa.program import Task
-from ascendsim.runtime.tiles import Tiles
+from ascendsim.runtime.tiles import Lacking, Tiles
 from ascendsim.trace.records import Trace
 
 

@@ -7,6 +7,7 @@ and what they have stored is read back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.runtime.tile_kernels import TileKernels
 from ascendsim.runtime.tile_moves import TileMoves, is_carried
 from ascendsim.soc import SocSpec
+
+Lacking = Literal["refuse", "operators"]  # what becomes of tasks that do not say what they do
 
 
 class Tiles:
@@ -80,6 +83,8 @@ class Tiles:
         node = self._nodes[task.nodes[0]]
         if isinstance(work, MoveWork) and (len(task.nodes) > 1 or not is_carried(node, work, self._opset)):
             return "does not move elements as they are"
+        if isinstance(work, CubeWork) and work.conv is not None and node.op_type != "Conv":
+            return "has filters in an order of its own"
         if isinstance(work, CubeWork) and work.epilogue and not self._soc.split_cores:
             return "computes behind the product in the Cube's own operator"
         for group in task.groups:
@@ -114,6 +119,9 @@ class Tiles:
                 )
         named = task.groups[0].block.region  # equal units share the notes of the first of them
         read, written = _regions([group.block.template for group in task.groups])
+        wanted = {access.region for access in timed.accesses if access.write}
+        for name in wanted - {named(name) for name in written}:
+            raise SimulationError(f"tensor {name!r}", "must be stored as a whole", "no block stores it")
         tensors = {name: self._graph.tensors[named(name)] for name in (*read, *written)}
         filters = self._filters(task)
         arrays: dict[str, Array] = {}

@@ -84,6 +84,7 @@ REASONS: dict[str, str] = {
     "runtime/growth.py": _CONTROL,
     "runtime/host_run.py": _CONTROL,
     "runtime/pieces.py": _CONTROL,
+    "runtime/tiles.py": "whose filters lie in global memory as FRACTAL_Z has them",
     "training/backward.py": _MAKES,
     "training/data_parallel.py": "casts and conversions, which carry a gradient to its update",
     "training/losses.py": _MAKES,

@@ -304,7 +304,7 @@ class CubeWriter:
             tile, converted = raw_tile(
                 work.a, work.image, self.conv, (where.m, m), k[1], number=where.image, trips=trips
             )
-            self._load(tile, self.a1, 0, work.a, converted)
+            self._load(tile, self.a1, 0, work.a, converted=converted)
             return
         if work.conv is None:
             base = plus(
@@ -349,6 +349,7 @@ class CubeWriter:
         ring: Ring,
         part: int,
         ref: Ref,
+        *,
         converted: int = 0,
         at: Affine = ZERO,
         note: Note | None = None,

@@ -116,7 +116,7 @@ def product(dtype: DType, m: int, k: int, n: int, fresh: bool, bias: bool) -> Ef
 
 @lru_cache(maxsize=4096)
 def fixpipe(
-    region: str, dtype: DType, size: tuple[int, int], held: int, step: int, in_rows: bool, relu: bool
+    region: str, dtype: DType, size: tuple[int, int], *, held: int, step: int, in_rows: bool, relu: bool
 ) -> Effect:
     """A tile of float32 sums from L0C to global memory.
 

@@ -234,10 +234,10 @@ class TileNotes:
                 work.out.region,
                 work.out.dtype,
                 (rows, n[1]),
-                align(m, FRACTAL_ROWS),
-                there.apart,
-                work.out.format not in BLOCKED,
-                bool(work.epilogue),
+                held=align(m, FRACTAL_ROWS),
+                step=there.apart,
+                in_rows=work.out.format not in BLOCKED,
+                relu=bool(work.epilogue),
             )
             return [Row(effect, (there.start, frame.sources[0]))]
 

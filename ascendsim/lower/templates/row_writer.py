@@ -21,6 +21,9 @@ class RowWriter(VectorWriter):
 
     tile_at: tuple[Affine, Affine] = ZERO, ZERO  # first row and column of the tile that is worked on
 
+    def _known(self) -> bool:
+        return super()._known() and (len(self.work.outputs) == 1 or not self._in_turn)
+
     @property
     def _in_turn(self) -> bool:
         return not (self.sweeping or self.blocked_rows)

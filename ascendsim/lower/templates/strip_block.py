@@ -164,4 +164,4 @@ class StripWriter(CubeWriter):
         rows = ceil_div(held * image.rows, image.per)
         tile = Tile.strided(self.work.a.region, offset, rows, used, image.row_bytes * down)
         converted = held * conv.width * BLOCK_BYTES
-        self._load(tile, self.a1, 0, self.work.a, converted)
+        self._load(tile, self.a1, 0, self.work.a, converted=converted)

@@ -7,7 +7,7 @@ with all rows of the tile.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
 from ascendsim.isa.effects import Box, Dims
@@ -63,14 +63,15 @@ class VectorNotes:
 
     def __init__(self, work: VectorWork, space: Space) -> None:
         self.work, self.space = work, space
+        self._made: Kernel | None = None  # what the vector unit did last
 
     @property
     def known(self) -> bool:
-        """Whether all of it can be told: one result, every stream as large as the iteration space says."""
+        """Whether all of it can be told: every stream is as large as the iteration space says."""
         work = self.work
         if work.gather_bytes or work.planes or work.maps is not None or work.reduces == "rows":
             return False
-        if len(work.outputs) != 1 or not work.inputs or work.outputs[0].over not in ("all", "row"):
+        if not work.inputs or any(stream.over not in ("all", "row") for stream in work.outputs):
             return False
         streams = (*work.inputs, *work.outputs)
         large = [stream.ref for stream in streams if stream.over in ("all", "col")]
@@ -161,6 +162,24 @@ class VectorNotes:
 
         return note
 
+    def store(self, stream: Stream, row: Extent, col: Extent) -> Note:
+        """A tile of a result leaves UB. The vector unit's instructions name the first result only: another
+        one is made here, of what they read.
+        """
+        leave = self.move(stream, row, col, inward=False)
+        if stream is self.work.outputs[0]:
+            return leave
+
+        def note(frame: Frame) -> Sequence[Item]:
+            made = self._made
+            assert made is not None
+            columns = col[1] if stream.over == "all" else 1
+            tile = (made.rows, 0, made.rows, col[1])
+            target = self._part(stream, frame.sources[0], tile, made.first[1])
+            return [replace(made, target=target, columns=columns), *leave(frame)]
+
+        return note
+
     def _transfers(self, frame: Frame, stream: Stream, row: Extent, col: Extent) -> Iterator[Piece]:
         rows = (frame.at(row[0]) + frame.first("row"), row[1])
         columns = (frame.at(col[0]) + frame.first("col"), col[1])
@@ -182,7 +201,7 @@ class VectorNotes:
         """
 
         def note(frame: Frame) -> Sequence[Item]:
-            (out,) = self.work.outputs
+            out = self.work.outputs[0]
             place = (frame.at(row[0]) + frame.first("row"), frame.at(col[0]) + frame.first("col"))
             tile = (rows, frame.at(at), row[1], col[1])
             parts = [
@@ -191,7 +210,9 @@ class VectorNotes:
             ]
             target = self._part(out, frame.target, tile, place[1])
             columns = col[1] if out.over == "all" else 1
-            return [Kernel(target, tuple(parts), row[1], columns, place, self.work.reduces == "cols")]
+            whole = self.work.reduces == "cols"
+            self._made = Kernel(target, tuple(parts), row[1], columns, place, whole)
+            return [self._made]
 
         return note
 

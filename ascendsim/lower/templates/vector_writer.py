@@ -462,7 +462,7 @@ class VectorWriter:
                         tile.burst_bytes,
                         dst_stride=tile.stride,
                         aligned=tile.aligned,
-                        effect=b.note(self.notes.move(stream, row, col, inward=False)),
+                        effect=b.note(self.notes.store(stream, row, col)),
                     )
                 )
                 b.release(ring)

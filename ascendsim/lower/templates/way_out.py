@@ -232,7 +232,7 @@ class UnifiedBufferOut:
         for columns in parts:
             with b.loop("o", columns.trips) as j:
                 part = (plus(n[0], columns.at(j)), columns.size)
-                self._piece(base, m, part, columns.at(j), whole, single, notes)
+                self._piece(base, m, part, columns.at(j), whole, single=single, notes=notes)
         if not single:
             b.release(self.l0c)
         for ring in rings:
@@ -245,6 +245,7 @@ class UnifiedBufferOut:
         n: Extent,
         column: Affine,
         whole: tuple[int, int, bool],
+        *,
         single: bool,
         notes: TileNotes | None,
     ) -> None:

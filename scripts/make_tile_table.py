@@ -1,0 +1,72 @@
+"""Fills the table of docs/tile_values.md: how much of each network is computed by the blocks that were timed, and
+how far that is from what operators compute.
+
+    python scripts/make_tile_table.py                                    the whole table
+    python scripts/make_tile_table.py resnet18 --soc_version Ascend310   prints the rows of some networks
+
+Weights and inputs are seeded. Every task runs from what the operators before it have made, so that a
+difference is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # tests.support
+
+import ascendsim as asim
+from tests.support.tile_runs import task_runs
+
+MODELS = ROOT / "tests" / "data" / "models"
+PAGE = ROOT / "docs" / "tile_values.md"
+CHIPS = "Ascend310,Ascend910B1"
+START, END = "<!-- table -->\n", "<!-- end of table -->"
+HEAD = (
+    "| network | chip | tasks | bytes | time | equal | largest difference | lack effects |\n"
+    "|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def row(path: Path, chip: str) -> str:
+    """The line of a network on a chip."""
+    model = asim.compile(asim.load(path, weights="random"), chip, fusion="all")
+    found = asim.simulate(model).tile_coverage()
+    runs = [run for run in task_runs(model) if not run.lacks]
+    equal = sum(run.equal for run in runs)
+    worst = max((run.difference for run in runs), default=0.0)
+    lacking: Counter[str] = Counter()
+    for name, count in found.lacking.items():
+        lacking[name.split("+")[0]] += count
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
+    shares = " | ".join(f"{share:.0%}" for share in (found.tasks, found.bytes, found.time))
+    return f"| {path.stem} | {chip} | {shares} | {equal} of {len(runs)} | {worst:.1e} | {listed} |\n"
+
+
+def main() -> None:
+    """Prints rows, and writes the page if they are all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("networks", nargs="*", help="names in tests/data/models (default: all)")
+    parser.add_argument("--soc_version", default=CHIPS, metavar="LIST", help=f"chips (default: {CHIPS})")
+    args = parser.parse_args()
+    paths = [
+        path for path in sorted(MODELS.glob("*.onnx")) if not args.networks or path.stem in args.networks
+    ]
+    rows = []
+    for path in paths:
+        for chip in args.soc_version.split(","):
+            rows.append(row(path, chip))
+            print(rows[-1], end="", flush=True)
+    if not args.networks and args.soc_version == CHIPS:
+        before, rest = PAGE.read_text().split(START)
+        PAGE.write_text(before + START + HEAD + "".join(rows) + END + rest.split(END)[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Tensors as their formats store them, and the rows of a map that a tile needs."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError, SimulationError
+from ascendsim.core.formats import Format, storage_shape
+from ascendsim.isa.effects import Box
+from ascendsim.isa.instructions import Affine, Buffer
+from ascendsim.isa.notes import as_matrix, from_matrix, origin
+from ascendsim.lower.templates.cube_notes import held_rows
+from ascendsim.opset.work import ConvGeometry
+from ascendsim.runtime.storage import Filters, logical, stored
+from ascendsim.soc import load
+from ascendsim.tile.evaluate import CoreMemory, GlobalMemory
+
+
+@pytest.mark.parametrize("kind", [DType.FLOAT16, DType.FLOAT32, DType.INT8])
+@pytest.mark.parametrize(
+    ("shape", "format"),
+    [
+        ((2, 20, 3, 5), Format.NC1HWC0),
+        ((3, 17, 35), Format.FRACTAL_NZ),
+        ((4, 5), Format.ND),
+    ],
+)
+def test_what_is_stored_comes_back(shape, format, kind):
+    array = (np.arange(np.prod(shape)) % 120).astype(kind.numpy).reshape(shape)
+    there = stored(array, format)
+    assert there.shape == storage_shape(shape, format, kind)
+    np.testing.assert_array_equal(logical(there.reshape(-1), shape, format), array)
+
+
+def test_places_of_single_elements():
+    image = np.arange(2 * 20 * 3 * 5, dtype=np.float16).reshape(2, 20, 3, 5)
+    assert stored(image, Format.NC1HWC0)[1, 1, 2, 4, 3] == image[1, 19, 2, 4]
+    matrix = np.arange(20 * 40, dtype=np.float16).reshape(20, 40)
+    assert stored(matrix, Format.FRACTAL_NZ)[2, 1, 3, 7] == matrix[19, 39]
+    places = stored(np.arange(40).reshape(1, 40), Format.FRACTAL_NZ, size=1)  # as if they were int8
+    assert places.shape == (2, 1, 16, 32)
+
+
+def test_groups_lie_on_the_diagonal_of_an_enlarged_one():
+    weights = np.arange(1, 25, dtype=np.float16).reshape(6, 2, 1, 2)  # three groups of two outputs
+    there = stored(weights, Format.FRACTAL_Z, Filters(groups=2, channels=4, outputs=4))
+    assert there.shape == (1, 1, 2, 16, 16)
+    for output, channel, tap in product(range(6), range(2), range(2)):
+        group = output // 2
+        assert there[0, 0, tap, output, channel + 2 * (group % 2)] == weights[output, channel, 0, tap]
+    assert np.count_nonzero(there) == weights.size
+    with pytest.raises(SimulationError, match="groups"):
+        stored(weights, Format.FRACTAL_Z)
+
+
+def needed(conv, first, count, taps):
+    """Rows of the map that some positions see through some rows of the filter, by definition."""
+    lines = {position // conv.out_w for position in range(first, first + count)}
+    rows = {y * conv.stride_h - conv.pads[0] + tap * conv.dilation_h for y in lines for tap in taps}
+    return rows & set(range(conv.height))
+
+
+@pytest.mark.parametrize(
+    ("stride", "kernel", "dilation", "pad"),
+    [(1, 3, 1, 1), (2, 3, 1, 0), (4, 1, 1, 0), (3, 2, 1, 1), (5, 2, 2, 2)],
+)
+def test_a_tile_brings_the_rows_that_it_needs(stride, kernel, dilation, pad):
+    high = (24 + 2 * pad - (kernel - 1) * dilation - 1) // stride + 1
+    conv = ConvGeometry(
+        1, 32, 24, 7, kernel, kernel, stride, stride, dilation, dilation, (pad, 0, pad, 0), high, 7
+    )  # fmt: skip
+    for first, count in product(range(0, 7 * high, 5), (1, 6, 7, 16, 40)):
+        count = min(count, 7 * high - first)
+        for k in ((0, 2 * kernel * kernel), (kernel * kernel + 1, kernel)):
+            last = kernel - 1 if k[0] == 0 else k[1] // kernel  # a part begins at the second tap
+            wanted = needed(conv, first, count, range(min(last, kernel - 1) + 1))
+            held = held_rows(conv, first, count, k)
+            begin, end = held.inside
+            brought = {held.row(number) for number in range(begin, end)}
+            assert wanted <= brought
+            if dilation == 1:  # rows that nothing needs lie between two output rows, if they come at all
+                assert brought == (wanted if held.packed else set(range(min(wanted), max(wanted) + 1)))
+
+
+def test_chunks_do_not_go_over_channel_blocks():
+    conv = ConvGeometry(1, 32, 8, 8, 3, 3, 1, 1, 1, 1, (0, 0, 0, 0), 6, 6)
+    with pytest.raises(CompileError, match="channel block"):
+        held_rows(conv, 0, 6, (7, 4))
+
+
+def test_arrays_of_boxes_and_what_is_defined_of_them():
+    memory = CoreMemory(load("Ascend310"), GlobalMemory([]))
+    box = Box(Buffer.UB, "", DType.FLOAT16, ((2, 96), (2, 32), (16, 2)), Affine(64))
+    matrix = np.arange(64, dtype=np.float16).reshape(2, 32)
+    assert not memory.defined(box)
+    memory.array(box)[...] = from_matrix(matrix, box)
+    memory.define(box)
+    assert memory.defined(box)
+    np.testing.assert_array_equal(as_matrix(memory.array(box)), matrix)
+    assert [memory.element(0, address, np.dtype(np.float16)) for address in (64, 96, 160)] == [
+        (0, True),
+        (32, True),
+        (16, True),
+    ]
+    gap = Box(Buffer.UB, "", DType.FLOAT16, ((16, 2),), Affine(64 + 64))
+    assert not memory.defined(gap)
+    with pytest.raises(SimulationError, match="must lie in the buffer"):
+        memory.array(Box(Buffer.UB, "", DType.FLOAT16, ((16, 2),), Affine(1 << 20)))
+
+
+def test_an_origin_is_an_index_like_others():
+    assert origin("m").at({"@m": 48}) == 48
