@@ -27,8 +27,8 @@ PAGE = ROOT / "docs" / "tile_values.md"
 CHIPS = "Ascend310,Ascend910B1"
 START, END = "<!-- table -->\n", "<!-- end of table -->"
 HEAD = (
-    "| network | chip | tasks | bytes | time | equal | largest difference | lack effects |\n"
-    "|---|---|---|---|---|---|---|---|\n"
+    "| network | chip | tasks | bytes | time | equal | largest difference | moved of timed | lack effects |\n"
+    "|---|---|---|---|---|---|---|---|---|\n"
 )
 
 
@@ -39,12 +39,14 @@ def row(path: Path, chip: str) -> str:
     runs = [run for run in task_runs(model) if not run.lacks]
     equal = sum(run.equal for run in runs)
     worst = max((run.difference for run in runs), default=0.0)
+    timed, moved = (sum(run.moved[side] for run in runs) for side in (0, 1))
     lacking: Counter[str] = Counter()
     for name, count in found.lacking.items():
         lacking[name.split("+")[0]] += count
     listed = ", ".join(f"{name} {count}" for name, count in sorted(lacking.items()))
     shares = " | ".join(f"{share:.0%}" for share in (found.tasks, found.bytes, found.time))
-    return f"| {path.stem} | {chip} | {shares} | {equal} of {len(runs)} | {worst:.1e} | {listed} |\n"
+    counts = f"{equal} of {len(runs)} | {worst:.1e} | {moved / max(1, timed):.1%}"
+    return f"| {path.stem} | {chip} | {shares} | {counts} | {listed} |\n"
 
 
 def main() -> None:

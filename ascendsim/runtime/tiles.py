@@ -42,6 +42,10 @@ class Tiles:
         opset: Operators.
         soc: The chip.
         options: How the graph was lowered.
+
+    Attributes:
+        moved: By task that has run: bytes between global memory and the cores, as they are timed and as the
+            blocks have moved them.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Tiles:
             count[task.nodes] = count.get(task.nodes, 0) + 1
         self._several = {names for names, number in count.items() if number > 1}
         self._known: dict[int, str] = {}
+        self.moved: dict[int, tuple[int, int]] = {}
 
     def nodes(self, task: int) -> list[Node]:
         """What a task runs."""
@@ -147,6 +152,7 @@ class Tiles:
         for group in task.groups:
             for origin in group.origins:
                 runner.run(group.block.template, origin)
+        self.moved[number] = runner.timed, runner.moved
         defined = dict(zip(outside.names, outside.defined, strict=True))
         return {tensors[name]: _result(tensors[name], arrays[name], defined[name]) for name in written}
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.forms import Form, Site
-from ascendsim.isa.instructions import Allocation, Buffer, Instruction, Mmad, Operand, Scalar
+from ascendsim.isa.instructions import Allocation, Buffer, Instruction, Mmad, Move, Operand, Scalar
 from ascendsim.isa.listing import instruction_name
 from ascendsim.isa.notes import Arrays, Call, Carry, Frame, Item, Kernel, Origin, Row, works
 from ascendsim.isa.program import Block
@@ -44,10 +44,15 @@ class NotedTask:
         regions: Global memory.
         compute: The operators' kernels.
         carry: Says how elements are carried.
+
+    Attributes:
+        timed, moved: Bytes between global memory and the chip, as instructions are timed and as they are
+            moved.
     """
 
     def __init__(self, soc: SocSpec, regions: GlobalMemory, compute: Compute, carry: Carrier) -> None:
         self._soc, self._regions, self._compute, self._carry = soc, regions, compute, carry
+        self.timed = self.moved = 0
         self._forms: list[Form] = []
         self._known: dict[int, Form] = {}  # by the effect's identity; forms keep effects alive
         self._blocks = 0
@@ -83,11 +88,19 @@ class NotedTask:
             to = _place(target, places, variables)
             of = [_place(source, places, variables) for source in sources]
             frame = Frame(variables, to.address, tuple([one.address for one in of]))
+            outside = False
+            if isinstance(instruction, Move) and Buffer.GM in (
+                instruction.dst.buffer,
+                instruction.src.buffer,
+            ):
+                outside = True
+                self.timed += instruction.bytes
             for item in self._items(instruction.effect(frame)):  # type: ignore[union-attr, operator]
                 if isinstance(item, Row):
                     form = self._form(item, instruction)
                     _check(instruction, form, item.addresses, [to, *of])
                     rows.append(form.number)
+                    self.moved += _outside(form) if outside else 0
                     values += item.addresses
                     continue
                 flush()
@@ -127,6 +140,12 @@ class NotedTask:
         for box, array in zip(writes, made, strict=True):
             memory.array(box)[...] = array
             memory.define(box)
+
+
+def _outside(form: Form) -> int:
+    """Bytes of global memory that a row reads or writes."""
+    assert form.effect is not None
+    return sum(box.bytes for box in form.effect.boxes if box.buffer is Buffer.GM)
 
 
 def _operands(instruction: Instruction) -> tuple[Operand | None, Sequence[Operand]]:

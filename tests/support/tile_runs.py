@@ -26,6 +26,7 @@ class TaskRun:
         name: Operators, joined by "+".
         lacks: Why its blocks cannot be run; "" if they were.
         tiles, operators: Its values either way.
+        moved: Bytes that the task moves, as they are timed and as its blocks move them; of the first tensor.
     """
 
     task: int
@@ -33,6 +34,7 @@ class TaskRun:
     lacks: str
     tiles: NDArray[Any]
     operators: NDArray[Any]
+    moved: tuple[int, int] = (0, 0)
 
     @property
     def equal(self) -> bool:
@@ -67,5 +69,6 @@ def task_runs(model: CompiledModel, seed: int = 0) -> Iterator[TaskRun]:
         name = "+".join(node.op_type for node in nodes)
         if lacks and task.kind.on_cores:
             yield TaskRun(task.id, name, lacks, np.zeros(0), np.zeros(0))
-        for tensor, array in found.items():
-            yield TaskRun(task.id, name, "", array, memory.read(tensor).copy())
+        for number, (tensor, array) in enumerate(found.items()):
+            moved = tiles.moved[task.id] if number == 0 else (0, 0)
+            yield TaskRun(task.id, name, "", array, memory.read(tensor).copy(), moved)
