@@ -94,8 +94,9 @@ def place(
             offset = _gap(size, *everything.arrays(), ceiling, lowest) if size else 0
             always.add(offset, offset + size)
         else:
-            there = (np.concatenate(pair) for pair in zip(lives.meeting(piece), always.arrays(), strict=True))
-            offset = _gap(size, *there, ceiling, lowest) if size else 0
+            (low, low_ends), (near, near_ends) = always.arrays(), lives.meeting(piece)
+            starts, ends = np.concatenate((near, low)), np.concatenate((near_ends, low_ends))
+            offset = _gap(size, starts, ends, ceiling, lowest) if size else 0
             lives.add(piece, offset, offset + size)
         everything.add(offset, offset + size)
         offsets[piece] = offset
