@@ -18,6 +18,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from operator import gt
 from typing import TypeAlias
 
@@ -56,15 +57,22 @@ def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[S
             yield statement
 
 
-def needed_flags(block: Block) -> set[str]:
+def needed_flags(block: Block) -> frozenset[str]:
     """Names of the flags that order something."""
+    flags = tuple([(flag.name, flag.initial, flag.shared) for flag in block.flags])
+    return _needed(flags, tuple(_steps(shortened(block))))
+
+
+@lru_cache(maxsize=1024)  # blocks of a kind differ in sizes more often than in steps
+def _needed(flags: tuple[tuple[str, int, bool], ...], steps: tuple[Step, ...]) -> frozenset[str]:
+    """Names of the flags that order something, of flags (name, tokens at first, whether shared)."""
     nothing = [0] * len(Pipe)
     clocks = [nothing] * len(Pipe)
-    tokens = {flag.name: deque([nothing] * flag.initial) for flag in block.flags}
+    tokens = {name: deque([nothing] * initial) for name, initial, _ in flags}
     # by pipe: its waits since its last instruction
     taken: list[list[tuple[str, Clock]]] = [[] for _ in Pipe]
-    needed = {flag.name for flag in block.flags if flag.shared}  # they order what other blocks do
-    for kind, pipe, flag in _steps(shortened(block)):
+    needed = {name for name, _, shared in flags if shared}  # they order what other blocks do
+    for kind, pipe, flag in steps:
         if kind == "wait":
             taken[pipe].append((flag, tokens[flag].popleft()))
             continue
@@ -83,7 +91,7 @@ def needed_flags(block: Block) -> set[str]:
             clock = clock.copy()
             clock[pipe] += 1
         clocks[pipe] = clock
-    return needed
+    return frozenset(needed)
 
 
 def shortened(block: Block) -> tuple[Statement, ...]:

@@ -86,30 +86,55 @@ def place(
     order: Numbers = np.asarray(sequence, np.int64)
     offsets: Numbers = np.zeros(len(board), np.int64)
     everything, always = _Union(), _Union()
-    passing = order[~board.always[order]]  # by place in the sequence, as the arrays that follow
-    first, last = (side[passing] for side in board.spans)
-    starts: Numbers = np.zeros(len(passing), np.int64)
-    ends: Numbers = np.zeros(len(passing), np.int64)
+    lives = _Lives(board)
     sizes, held = board.sizes.tolist(), board.always.tolist()
-    begin, end = (side.tolist() for side in board.spans)
-    count = 0
     for piece in order.tolist():
         size = sizes[piece]
         if held[piece]:
             offset = _gap(size, *everything.arrays(), ceiling, lowest) if size else 0
             always.add(offset, offset + size)
         else:
-            near = ((first[:count] <= end[piece]) & (last[:count] >= begin[piece])).nonzero()[0]
-            if board.order.streams > 1:
-                near = near[board.clash(piece, passing[near])]
-            low, high = always.arrays()
-            there = np.concatenate((starts[near], low)), np.concatenate((ends[near], high))
-            offset = _gap(size, *there, ceiling, lowest) if size else 0
-            starts[count], ends[count] = offset, offset + size
-            count += 1
+            (low, low_ends), (near, near_ends) = always.arrays(), lives.meeting(piece)
+            starts, ends = np.concatenate((near, low)), np.concatenate((near_ends, low_ends))
+            offset = _gap(size, starts, ends, ceiling, lowest) if size else 0
+            lives.add(piece, offset, offset + size)
         everything.add(offset, offset + size)
         offsets[piece] = offset
     return offsets, everything.ends[-1] if everything.ends else 0
+
+
+class _Lives:
+    """Pieces that have a place and live for a while, by rising offset, so that there is little to sort."""
+
+    def __init__(self, board: Board) -> None:
+        streams = board.order.streams
+        self._whole: Numbers = np.concatenate((board.begin, board.end), axis=1).T
+        self._own = list(zip(board.begin.tolist(), board.end.tolist(), strict=True))
+        # by row: offsets, ends of the bytes, begins of the lives by stream, their ends by stream
+        self._rows: Numbers = np.zeros((2 + 2 * streams, len(board)), np.int64)
+        self._streams, self._count = streams, 0
+
+    def meeting(self, piece: int) -> tuple[Numbers, Numbers]:
+        """Offsets of those that may be in use at the same time as a piece, and the ends of their bytes: in
+        some stream they end behind its begin, and in some they begin before its end.
+        """
+        rows, streams = self._rows[:, : self._count], self._streams
+        begins, ends = self._own[piece]
+        overlaps, follows = rows[2 + streams] > begins[0], rows[2] < ends[0]
+        for stream in range(1, streams):
+            overlaps |= rows[2 + streams + stream] > begins[stream]
+            follows |= rows[2 + stream] < ends[stream]
+        near = (overlaps & follows).nonzero()[0]
+        return rows[0].take(near), rows[1].take(near)
+
+    def add(self, piece: int, start: int, end: int) -> None:
+        """Gives a piece its bytes."""
+        rows, count = self._rows, self._count
+        place = int(rows[0, :count].searchsorted(start))
+        rows[:, place + 1 : count + 1] = rows[:, place:count]
+        rows[:2, place] = start, end
+        rows[2:, place] = self._whole[:, piece]
+        self._count += 1
 
 
 class _Union:

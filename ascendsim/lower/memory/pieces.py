@@ -80,23 +80,6 @@ class Board:
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def clash(self, piece: int, others: Numbers) -> NDArray[np.bool_]:
-        """By other piece: whether it may be in use at the same time as a piece. With one stream `spans` say
-        the same.
-        """
-        overlaps, follows = (np.zeros(len(others), bool) for _ in range(2))
-        # a stream at a time: few streams, many pieces
-        for begin, end, first, last in zip(
-            *self._by_stream, self.begin[piece].tolist(), self.end[piece].tolist(), strict=True
-        ):
-            overlaps |= end[others] > first
-            follows |= begin[others] < last
-        return overlaps & follows
-
-    @cached_property
-    def _by_stream(self) -> tuple[Numbers, Numbers]:
-        return np.ascontiguousarray(self.begin.T), np.ascontiguousarray(self.end.T)
-
     @cached_property
     def spans(self) -> tuple[Numbers, Numbers]:
         """By piece: first and last task during which it may be in use, counted in launch order.
