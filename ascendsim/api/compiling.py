@@ -38,6 +38,9 @@ def compile(
     precision_mode: str = "force_fp16",
     keep_dtype: str | PathLike[str] | Sequence[str] | None = None,
     modify_mixlist: str | PathLike[str] | Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+    op_select_implmode: str | None = None,
+    optypelist_for_implmode: str | Sequence[str] | None = None,
+    op_precision_mode: str | PathLike[str] | Mapping[str, str] | None = None,
     aicore_num: int | None = None,
     fusion: str = "all",
     fusion_switch_file: str | PathLike[str] | None = None,
@@ -58,6 +61,7 @@ def compile(
     dynamic_dims: GearOption | None = None,
     options: Mapping[str, bool | int | str] | None = None,
     release: str = "cann",
+    cann: str | None = None,
     graph_kernel_flags: str | Mapping[str, Any] | None = None,
     save_graphs: str | PathLike[str] | None = None,
     optimize: bool | Sequence[str] = True,
@@ -80,6 +84,11 @@ def compile(
             operators, or "OpType::Type" (ATC's option).
         modify_mixlist: File that moves operator types between the lists of allow_mix_precision, or what would
             stand in it (ATC's option).
+        op_select_implmode: Form of the kernels that have two, "high_precision" or "high_performance": of the
+            types in `optypelist_for_implmode`, or of all with "_for_all" behind it (ATC's option).
+        optypelist_for_implmode: Operator types, "Gelu,Sigmoid" or a list (ATC's option).
+        op_precision_mode: File with the form of each type in lines "Gelu=high_performance", or a mapping
+            (ATC's option).
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
         fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or
             "graph-kernel", MindSpore's flow, which makes composites of basic operators in place of UB fusion.
@@ -114,6 +123,8 @@ def compile(
             `compiler.profile_options`.
         release: "ddk" = all choices of `options` as the early release had them that the Ascend 310 tuning
             guide describes (docs/advise.md); `options` are stronger.
+        cann: Version of CANN whose kernels run, "5.0.2" or "5.1.RC1"; the newest by default. See
+            `compiler.cann_versions`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
             `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after

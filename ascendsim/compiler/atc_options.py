@@ -23,7 +23,6 @@ PRECISION_V2: Mapping[str, str] = {
     "cube_fp16in_fp32out": "cube_fp16in_fp32out",
     "mixed_float16": "allow_mix_precision",
 }
-_ONE_FORM = "every operator has one form here: float32 inside, one rounding at its end"
 _NO_FILES = "nothing is compiled to files here"
 _NO_TUNING = "tiles are picked by the machine (profile option tiling)"
 _INSIDE = "inputs and outputs keep the model's types and layouts"
@@ -59,9 +58,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "op_debug_config": _NO_FILES,
     "op_debug_level": _NO_FILES,
     "op_name_map": "operators of your own are given by --operators",
-    "op_precision_mode": _ONE_FORM,
-    "op_select_implmode": _ONE_FORM,
-    "optypelist_for_implmode": _ONE_FORM,
     "quant_dumpable": "quantised tensors can be looked at in any case",
     "shape_generalized_build_mode": "open shapes are compiled when they are known",
     "sparsity": "no chip here has sparse weights",
@@ -82,6 +78,9 @@ _IR_KEYS: Mapping[str, str] = {
     "EXEC_DISABLE_REUSED_MEMORY": "ge.exec.disableReuseMemory",
     "FUSION_SWITCH_FILE": "ge.fusionSwitchFile",
     "INSERT_OP_FILE": "ge.insertOpFile",
+    "OPTYPELIST_FOR_IMPLMODE": "ge.optypelistForImplmode",
+    "OP_PRECISION_MODE": "ge.exec.op_precision_mode",
+    "OP_SELECT_IMPL_MODE": "ge.opSelectImplmode",
     "MODIFY_MIXLIST": "ge.exec.modify_mixlist",
     "OUTPUT_TYPE": "ge.outputDatatype",
     "OUT_NODES": "ge.outputNodeName",
@@ -92,6 +91,7 @@ _IR_FIELDS: Mapping[str, str] = {
     "SOC_VERSION": "soc",
     "EXEC_DISABLE_REUSED_MEMORY": "disable_reuse_memory",
     "INSERT_OP_FILE": "insert_op_conf",
+    "OP_SELECT_IMPL_MODE": "op_select_implmode",
     "OUT_NODES": "outputs",
 }
 _NUMBERS = ("aicore_num", "topo_sorting_mode")

@@ -105,6 +105,31 @@ class CompileOptions:
             metavar="FILE",
         ),
     )
+    op_select_implmode: str | None = field(
+        default=None,
+        metadata=_cli(
+            "op_select_implmode",
+            "form of the kernels that have two: high_precision, high_performance (of the types listed), or "
+            "these with _for_all (default: as each kernel has it)",
+            metavar="MODE",
+        ),
+    )
+    optypelist_for_implmode: str | Sequence[str] | None = field(
+        default=None,
+        metadata=_cli(
+            "optypelist_for_implmode",
+            "operator types that take op_select_implmode: Gelu,Sigmoid",
+            metavar="LIST",
+        ),
+    )
+    op_precision_mode: str | PathLike[str] | Mapping[str, str] | None = field(
+        default=None,
+        metadata=_cli(
+            "op_precision_mode",
+            "file with the form of each operator type: Gelu=high_performance",
+            metavar="FILE",
+        ),
+    )
     aicore_num: int | None = field(
         default=None, metadata=_cli("aicore_num", "number of AI Cores to use (default: all)", metavar="N")
     )
@@ -207,6 +232,14 @@ class CompileOptions:
             "cann, or ddk: the early release that the Ascend 310 tuning guide describes, several of the "
             "choices of --option in one (default: cann)",
             choices=("cann", "ddk"),
+        ),
+    )
+    cann: str | None = field(
+        default=None,
+        metadata=_cli(
+            "cann",
+            "version of CANN whose kernels run: 5.0.2, 5.1.RC1, 6.0 ... (default: the newest)",
+            metavar="VERSION",
         ),
     )
     graph_kernel_flags: Flags = field(

@@ -23,6 +23,7 @@ from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops.fused.chain import chain_work
 from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.opset import OpSet
+from ascendsim.opset.work import FORM
 from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
@@ -86,7 +87,7 @@ class Compilation:
         chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
         lowering = LowerOptions(
             aicpu_types=aicpu_types(chip.kernels.ai_cpu_table),
-            flags=profile,
+            flags={**profile, **{f"{FORM}{name}": form for name, form in settings.forms.items()}},
             chain=chain_work,
             memory=scheduling.memory,
             streams=scheduling.streams,

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 from ascendsim import soc as chips
+from ascendsim.compiler.cann_versions import with_version
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
 from ascendsim.compiler.fusion import FusionSettings
 from ascendsim.compiler.options import MIXED, PRECISION_MODES, CompileOptions
@@ -26,6 +27,7 @@ from ascendsim.passes.aipp import AippSettings, DynamicAipp
 from ascendsim.passes.engine import EngineSettings, pass_names
 from ascendsim.passes.gears import GearOption
 from ascendsim.passes.gears.settings import KINDS, Kind
+from ascendsim.passes.precision.forms import forms_of
 from ascendsim.passes.precision.lists import KeepList, MixList, read_keep, read_mix
 from ascendsim.passes.precision.output_type import check_form
 from ascendsim.soc import SocSpec
@@ -46,6 +48,7 @@ class Settings:
         composites: Flow of graph-kernel fusion, None in others.
         aipp: AIPP operators of a file.
         gears: The one of ATC's gear options that is given, by name; empty if none is.
+        forms: Forms of kernels that options choose, by CANN's operator type.
         keep: Operators that stay in float32.
         mix: Changes to the lists of allow_mix_precision.
         units: What was lowered so far; all pieces of a graph look here, so that a loop whose shapes change
@@ -62,6 +65,7 @@ class Settings:
     composites: GraphKernelFlow | None
     aipp: tuple[AippSettings | DynamicAipp, ...]
     gears: Mapping[Kind, GearOption]
+    forms: Mapping[str, str] = field(default_factory=dict)
     keep: KeepList = field(default_factory=KeepList)
     mix: MixList = field(default_factory=MixList)
     units: KnownUnits = field(default_factory=KnownUnits)
@@ -79,7 +83,7 @@ class Settings:
             InputError: If an option, a file or a pass breaks a rule.
         """
         opset = opset_with(options.operators)
-        soc = _chip(options)
+        soc = with_version(_chip(options), options.cann)
         chips.require_runnable(soc)
         scheduling = Scheduling.of(
             options.schedule,
@@ -141,6 +145,9 @@ class Settings:
             composites,
             aipp,
             gears,
+            forms_of(
+                options.op_select_implmode, options.optypelist_for_implmode, options.op_precision_mode, opset
+            ),
             read_keep(options.keep_dtype),
             read_mix(options.modify_mixlist),
         )

@@ -139,6 +139,7 @@ class Facts:
         indices: Ports of indices, which may have either integer type.
         maps: Ports of feature maps, of which an operator of Layout.FEATURE wants each in its format.
         makes_filters: Whether its result is a filter, which the Cube leaves in fractals.
+        two_forms: Whether CANN's kernel has a form of high precision and one of high performance.
     """
 
     axes: AxesRule
@@ -156,6 +157,7 @@ class Facts:
     indices: tuple[int, ...] = ()
     maps: tuple[int, ...] = (0,)
     makes_filters: bool = False
+    two_forms: bool = False
 
     def sign_of(self, node: Node) -> Sign:
         """What is known of the sign of a node's results."""

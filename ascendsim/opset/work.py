@@ -49,6 +49,7 @@ class ConvGeometry:
     kernel_d: int = 1  # depth taps, each a further k step over another input slice
 
 
+FORM = "form of "  # key of `LowerContext.options`, in front of CANN's operator type
 # Pseudo-intrinsic, first in the epilogue of integer Cube work: int32 sums times a scale, by what moves them
 # out of L0C (TIK, tensor_mov: `deqscale` for int32 -> float16; FIXPIPE's pre-stage on split cores)
 SCALED = "deqscale"
@@ -438,8 +439,9 @@ class LowerContext:
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
-        sigmoid_divides, softmax_multiplies, transpose_packs_lines, select_sets_mask, transdata_in_turn,
-            rows_in_turn, sums_in_turn: How CANN's kernels for the chip do it (`soc.KernelSpec`).
+        gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
+            select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn: How CANN's kernels for the chip
+            do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """
@@ -447,6 +449,8 @@ class LowerContext:
     aicpu_types: frozenset[str] = frozenset()
     options: dict[str, object] = field(default_factory=dict)
     intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gelu_two_exponents: bool = True
+    sigmoid_polynomial: bool = False
     sigmoid_divides: bool = False
     softmax_multiplies: bool = False
     transpose_packs_lines: bool = True
@@ -470,6 +474,8 @@ class LowerContext:
             aicpu_types,
             dict(options or {}),
             soc.vector.intrinsics,
+            kernels.gelu_two_exponents,
+            kernels.sigmoid_polynomial,
             kernels.sigmoid_divides,
             kernels.softmax_multiplies,
             kernels.transpose_packs_lines,
@@ -480,6 +486,11 @@ class LowerContext:
             soc.ai_cores,
             soc.split_cores,
         )
+
+    def form(self, cann_type: str) -> str | None:
+        """The form of a kernel that the user chose; None = the kernel's own default."""
+        chosen = self.options.get(FORM + cann_type)
+        return None if chosen is None else str(chosen)
 
     def supports(self, op: str, dtype: DType) -> bool:
         """Whether the chip has a vector instruction for a type."""

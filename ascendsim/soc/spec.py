@@ -203,6 +203,8 @@ class DvppSpec:
 class KernelSpec:
     """How CANN's operators and tools treat the chip where that differs from chip to chip."""
 
+    gelu_two_exponents: bool  # e^-|y| and e^min(y, 0), which cannot overflow; else e^y
+    sigmoid_polynomial: bool  # high-performance form of Sigmoid: a polynomial; else it has one form
     sigmoid_divides: bool  # in float16; else a reciprocal that Newton's method makes precise
     transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
     select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each

@@ -44,8 +44,8 @@ class Comparison:
 def compile_point(
     point: Point, folder: Path, fusion: str = "all", values: Mapping[str, float] | None = None
 ) -> CompiledModel:
-    """A point's network, compiled as ATC would by default: float16, graph and UB fusion on, the whole graph
-    on the device.
+    """A point's network, compiled under the conditions of the published run, where these are not known as ATC
+    would by default: float16, graph and UB fusion on, the whole graph on the device.
 
     Where the published run had its images converted by AIPP, so has this one (uint8 RGB); all others take
     float32 in NCHW.
@@ -62,7 +62,12 @@ def compile_point(
     changes = dict(values) if values else None
     graph = load(structure(point.file, folder), batch=point.batch)
     return compile(
-        graph, soc=point.soc, set=changes, fusion=fusion, insert_op_conf=AIPP if point.aipp else None
+        point.conditions.rewritten(graph),
+        soc=point.soc,
+        set=changes,
+        fusion=fusion,
+        insert_op_conf=AIPP if point.aipp else None,
+        **point.conditions.arguments,
     )
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from statistics import median
 
+from ascendsim.validate.conditions import UNSAID, Conditions
+
 CHIPS = {
     "310": "Ascend310",
     "310P3": "Ascend310P3",
@@ -29,6 +31,7 @@ class Point:
         file: Its structure file ("resnet50.onnx").
         throughput: Samples per second of one chip: the median of the rows with the highest trust.
         aipp: Whether the published run had its image conversion done by AIPP.
+        conditions: How it was compiled, as far as that is known.
     """
 
     group: str
@@ -38,6 +41,7 @@ class Point:
     batch: int
     throughput: float
     aipp: bool
+    conditions: Conditions = UNSAID
 
 
 def measured_points(groups: Iterable[str] | None = None) -> tuple[Point, ...]:
@@ -54,5 +58,9 @@ def measured_points(groups: Iterable[str] | None = None) -> tuple[Point, ...]:
         trusted = [row for row in found if _TRUST[row["trust"]] == best]
         throughput = median(float(row["throughput_per_s"]) for row in trusted)
         aipp = sum(row["aipp"] == "yes" for row in trusted) * 2 > len(trusted)
-        points.append(Point(group, CHIPS[group], model, found[0]["onnx"], batch, throughput, aipp))
+        told = [Conditions.of(row) for row in trusted]
+        conditions = next((item for item in told if item.known), told[0])
+        points.append(
+            Point(group, CHIPS[group], model, found[0]["onnx"], batch, throughput, aipp, conditions)
+        )
     return tuple(points)

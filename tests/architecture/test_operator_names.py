@@ -55,7 +55,7 @@ REASONS: dict[str, str] = {
     "passes/graph_kernel/lists.py": "an example, and the one that joins a list of MindSpore's late",
     "passes/l1/pairs.py": _RULE,
     "passes/l2/rebatch.py": _MAKES,
-    "passes/layout/assign.py": _MAKES,
+    "passes/layout/assign.py": "TransData; and Softmax, whose kernel for ragged rows a chip may lack",
     "passes/layout/fold_batch.py": "CANN's rewrite of batched products",
     "passes/levers/channel_groups.py": (
         "a convolution mixes channels by constant weights; a Concat puts them one behind the other"
@@ -63,8 +63,11 @@ REASONS: dict[str, str] = {
     "passes/levers/channel_rewrite.py": _LEVER,
     "passes/levers/identity_conv.py": _LEVER,
     "passes/levers/narrow_types.py": _MAKES,
+    "passes/levers/pad_tokens.py": _LEVER,
+    "passes/levers/padded_axes.py": "what a Softmax with a mask leaves for a product to add up",
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
+    "passes/levers/softmax_axis.py": _LEVER,
     "passes/precision/assign.py": _MAKES,
     "passes/precision/float_status.py": "the check for overflow that a chip has",
     "passes/precision/integer_sums.py": "onnxruntime's form of dynamic quantisation",

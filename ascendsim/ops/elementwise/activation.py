@@ -32,11 +32,23 @@ from ascendsim.opset.work import LowerContext, Work
 SIGMOID_STEPS: tuple[StepSpec, ...] = ("vmuls", "vexp", "vadds", "vrec")
 # y (2 - x y): y = 1 / x with more digits
 _NEWTON_STEPS: tuple[StepSpec, ...] = ("vmul", "vmuls", "vadds", "vmul")
+# max(0, min(1, 1/2 + x (a + x^2 (b + c x^2))))
+_QUICK_SIGMOID_STEPS: tuple[StepSpec, ...] = (
+    *("vmul", "vmuls", "vadds", "vmul", "vadds", "vmul", "vadds"),
+    *("vmins", "vmaxs"),
+)
 # x / (1 + e^-|y|) * e^min(y, 0) with y = 2 sqrt(2 / pi) (x + 0.044715 x^3): CANN's Gelu, in which both
 # exponents stay negative
 _GELU_STEPS: tuple[StepSpec, ...] = (
     *(("vmul", 2), "vmuls", "vadd", "vmuls"),
     *("vmins", "vexp", "vabs", "vmuls", "vexp", "vadds", "vdiv", "vmul"),
+)
+# x / (1 + e^y) with y = -2 sqrt(2 / pi) (x + 0.044715 x^3)
+_SHORT_GELU_STEPS: tuple[StepSpec, ...] = (("vmul", 2), "vmuls", "vadd", "vmuls", "vexp", "vadds", "vdiv")
+# x (sgn(x) (a (min(|x / sqrt(2)|, b) - b)^2 + 1/2) + 1/2), the sign as x / |x|
+_QUICK_GELU_STEPS: tuple[StepSpec, ...] = (
+    *("vmuls", "vabs", "vmins", "vadds", "vmul", "vmuls", "vadds"),
+    *("vadds", "vabs", "vrec", "vmul", "vmul", "vadds", "vmul"),
 )
 # max(x, 0) + ln(1 + e^-|x|)
 _SOFTPLUS_STEPS: tuple[StepSpec, ...] = (
@@ -83,6 +95,8 @@ def sigmoid_steps(context: LowerContext, dtype: DType) -> tuple[StepSpec, ...]:
 
 
 def _sigmoid_lower(node: Node, context: LowerContext) -> Work:
+    if context.sigmoid_polynomial and context.form("Sigmoid") == "high_performance":
+        return elementwise_work(node, context, _QUICK_SIGMOID_STEPS)
     return elementwise_work(node, context, sigmoid_steps(context, node.required(0).element_type))
 
 
@@ -148,10 +162,13 @@ def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) ->
 
 
 def _gelu_lower(node: Node, context: LowerContext) -> Work:
-    """Both forms: CANN has one kernel, that of the form with tanh (values keep the form that the model asks
-    for).
+    """Of both functions: CANN has one kernel, that with tanh (values keep the function that the model asks
+    for). Its form of high performance stays in the input's type and takes no exponent.
     """
-    return elementwise_work(node, context, _GELU_STEPS, wide=True)
+    if context.form("Gelu") == "high_performance":
+        return elementwise_work(node, context, _QUICK_GELU_STEPS)
+    steps = _GELU_STEPS if context.gelu_two_exponents else _SHORT_GELU_STEPS
+    return elementwise_work(node, context, steps, wide=True)
 
 
 def _clip(_node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:
@@ -299,7 +316,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         expand=_sigmoid_written_out,
         in_place=True,
-        facts=_POSITIVE,
+        facts=replace(_POSITIVE, two_forms=True),
     ),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
@@ -325,7 +342,7 @@ OPERATORS: tuple[OpDef, ...] = (
         mindspore="GeLU",
         expand=_gelu_written_out,
         in_place=True,
-        facts=ELEMENTWISE,
+        facts=replace(ELEMENTWISE, two_forms=True),
     ),
     _make(
         "Swish",

@@ -174,18 +174,19 @@ _MAX, _SUM = ("vcmax", "vmax"), ("vcadd", "vadd")
 def _softmax_lower(node: Node, context: LowerContext) -> Work:
     """Maximum; subtract, exp; sum; divide.
 
-    In CANN's high-performance form (its default) maximum and difference stay float16. On fractals, and on
-    m200 in every format, rows are multiplied by the reciprocal of their sum, so that there is one division a
-    row (too few to count).
+    In CANN's high-performance form (its default) maximum and difference stay in the input's type. On
+    fractals, and on m200 in every format, rows are multiplied by the reciprocal of their sum, so that there
+    is one division a row (too few to count).
     """
+    exact = context.form("SoftmaxV2") == "high_precision"
     once = context.softmax_multiplies or node.required(0).format is Format.FRACTAL_NZ
     return axis_work(
         node,
         context,
         (_MAX, _SUM),
-        ((), ("vexp",), ("vmul" if once else "vdiv",)),
+        ((), ("vsub", "vexp") if exact else ("vexp",), ("vmul" if once else "vdiv",)),
         sweeps=3,
-        narrow=("vsub",),
+        narrow=() if exact else ("vsub",),
     )
 
 
@@ -226,7 +227,14 @@ OPERATORS: tuple[OpDef, ...] = (
         "SoftmaxV2",
         expand=_softmax_written_out,
         in_blocks=softmax_in_blocks,
-        facts=Facts(along(), Kind.REDUCTION, Precision.BLACK, sign=Sign.POSITIVE, elements=Elements.REAL),
+        facts=Facts(
+            along(),
+            Kind.REDUCTION,
+            Precision.BLACK,
+            sign=Sign.POSITIVE,
+            elements=Elements.REAL,
+            two_forms=True,
+        ),
     ),
     OpDef(
         "LogSoftmax",

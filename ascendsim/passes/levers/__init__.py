@@ -18,8 +18,10 @@ from ascendsim.passes.levers.lever import (
     find_sites,
 )
 from ascendsim.passes.levers.narrow_types import NarrowTypes
+from ascendsim.passes.levers.pad_tokens import PadTokens
 from ascendsim.passes.levers.pow_to_mul import PowToMul
 from ascendsim.passes.levers.resize_sizes import ResizeSizes
+from ascendsim.passes.levers.softmax_axis import SoftmaxAxis
 from ascendsim.passes.levers.transpose_list import TransposeList
 
 LEVERS: tuple[Lever, ...] = (
@@ -30,6 +32,8 @@ LEVERS: tuple[Lever, ...] = (
     IdentityConv(),
     HalfOutputs(),
     TransposeList(),
+    PadTokens(),
+    SoftmaxAxis(),
 )
 """Every lever, in the order in which several of them are applied to one graph."""
 
@@ -41,11 +45,13 @@ __all__ = [
     "Lever",
     "LeverContext",
     "NarrowTypes",
+    "PadTokens",
     "PowToMul",
     "Relation",
     "ResizeSizes",
     "Rewritten",
     "Site",
+    "SoftmaxAxis",
     "TransposeList",
     "apply_lever",
     "find_sites",

@@ -126,7 +126,7 @@ def read_keep(option: KeepOption) -> KeepList:
         return KeepList()
     lines: Iterable[str]
     if isinstance(option, (str, PathLike)):
-        lines = _text(path_option("keep_dtype", option), "keep_dtype").splitlines()
+        lines = list_text(path_option("keep_dtype", option), "keep_dtype").splitlines()
     else:
         lines = option
     entries = [entry for line in lines if (entry := line.strip()) and not entry.startswith("#")]
@@ -145,7 +145,7 @@ def read_mix(option: MixOption) -> MixList:
     data: Any = option
     if isinstance(option, (str, PathLike)):
         try:
-            data = json.loads(_text(path_option("modify_mixlist", option), "modify_mixlist"))
+            data = json.loads(list_text(path_option("modify_mixlist", option), "modify_mixlist"))
         except (ValueError, RecursionError) as error:
             raise _mix_error(f"must be a JSON file ({error})") from None
     if not isinstance(data, Mapping):
@@ -205,7 +205,12 @@ def _check_types(types: Iterable[str], nodes: Iterable[Node], opset: OpSet, opti
                              remedy=suggest(name, known))  # fmt: skip
 
 
-def _text(path: Any, option: str) -> str:
+def list_text(path: Any, option: str) -> str:
+    """Text of a file that an option names.
+
+    Raises:
+        InputError: If it cannot be read, is too large or is no UTF-8.
+    """
     subject = f"option {option}: file {str(path)!r}"
     content = read_bounded(path, subject, MAX_BYTES)
     if len(content) > MAX_BYTES:
