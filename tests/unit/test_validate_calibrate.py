@@ -3,7 +3,6 @@ changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,16 @@ import pytest
 from ascendsim import soc as chips
 from ascendsim.machine import run
 from ascendsim.validate import measured_points
-from ascendsim.validate.calibrate import CONSTANTS, Case, Constant, fit, left_out_values, minimise, prepare
+from ascendsim.validate.calibrate import (
+    CONSTANTS,
+    Case,
+    Constant,
+    figure,
+    fit,
+    left_out_values,
+    minimise,
+    prepare,
+)
 from ascendsim.validate.points import CHIPS
 
 
@@ -37,13 +45,18 @@ def test_only_assumed_or_fitted_constants_are_declared_and_lie_in_their_ranges(g
     spec = chips.load(CHIPS[group])
     for constant in CONSTANTS[group]:
         assert constant.low < constant.high
-        for key in constant.keys:
-            value: object = spec
-            for part in key.split("."):
-                value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-            assert constant.low <= float(str(value)) <= constant.high, key
+        for key in (*constant.keys, *constant.halves):
+            share = 0.5 if key in constant.halves else 1
+            assert share * constant.low <= figure(spec, key) <= share * constant.high, key
             assert key in spec.assumed or key in spec.fitted_on, key
     assert set(left_out_values(group)) <= {point.model for point in measured_points([group])}
+
+
+def test_figures_that_count_elements_of_half_the_size_take_half() -> None:
+    constant = Constant(("vector.cycles_per_repeat.vexp.float16",), 4, 12, "test", ("a.float32",))
+    assert constant.at(0.5) == {"vector.cycles_per_repeat.vexp.float16": 8, "a.float32": 4}
+    assert figure(chips.load("Ascend910B1"), constant.keys[0]) == 4  # the dot is part of the table's key
+    assert Constant(("cube.gap_cycles",), 0, 40, "test").at(0.333)["cube.gap_cycles"] == 13  # whole cycles
 
 
 def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_did_not_see() -> None:

@@ -208,8 +208,8 @@ def lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     """Work of a pooling over windows."""
 
     def lower(node: Node, context: LowerContext) -> Work:
-        """Maxima axis by axis; else one vector instruction a tap: vcmpv and vsel with vmax where positions are
-        wanted, vadd and a final scale for averages (vmul where border counts differ).
+        """Maxima axis by axis; else one vector instruction a tap: vcmpv and vsel with vmax where positions
+        are wanted, vadd and a final scale for averages (vmul where border counts differ).
 
         With strides it goes no further than an output row, whose windows are equally far apart; without, a
         tap is the plane shifted and one instruction runs over all rows. Input comes in pieces of a plane,
