@@ -51,26 +51,22 @@ class Constant:
         keys: Dotted keys of the chip that take the same value.
         low, high: Range in which it is plausible.
         why: What bounds the range.
-        halves: Dotted keys that take half of it.
     """
 
     keys: tuple[str, ...]
     low: float
     high: float
     why: str
-    halves: tuple[str, ...] = ()
 
     def at(self, place: float) -> Values:
         """Values at a place in the range (0 = low, 1 = high), to three digits (whole cycles where the key
         counts cycles).
         """
         value = min(self.high, float(f"{self.low + place * (self.high - self.low):.3g}"))
-        found = {key: round(value) if key.endswith("_cycles") else value for key in self.keys}
-        return found | {key: value / 2 for key in self.halves}
+        return {key: round(value) if key.endswith("_cycles") else value for key in self.keys}
 
 
 _L2 = ("l2.read_bytes_per_cycle_per_core", "l2.write_bytes_per_cycle_per_core")
-_FUNCTIONS = ("vexp", "vln", "vsqrt")
 _DRAM = ("dram.read_gb_per_s", "dram.write_gb_per_s")
 CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310P3": (
@@ -87,13 +83,6 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
         ),
         Constant(("issue.instruction_start_ns",), 0.0, 40.0, "none to that of Ascend310"),
         Constant(("cube.gap_cycles",), 0.0, 40.0, "none to 38 ns between instructions"),
-        Constant(
-            tuple(f"vector.cycles_per_repeat.{name}.float16" for name in _FUNCTIONS),
-            4.0,
-            32.0,
-            "32 elements a cycle, as on Ascend910B, to 4",
-            halves=tuple(f"vector.cycles_per_repeat.{name}.float32" for name in _FUNCTIONS),
-        ),
         Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
     ),
     "310": (
