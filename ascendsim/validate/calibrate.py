@@ -31,6 +31,7 @@ import numpy as np
 from ascendsim import soc as chips
 from ascendsim.isa.program import Program
 from ascendsim.machine import run as run_machine
+from ascendsim.soc import SocSpec
 from ascendsim.validate.models import compile_point
 from ascendsim.validate.points import Point
 from ascendsim.validate.score import Prediction
@@ -58,8 +59,11 @@ class Constant:
     why: str
 
     def at(self, place: float) -> Values:
-        """Values at a place in the range (0 = low, 1 = high)."""
-        return dict.fromkeys(self.keys, self.low + place * (self.high - self.low))
+        """Values at a place in the range (0 = low, 1 = high), to three digits (whole cycles where the key
+        counts cycles).
+        """
+        value = min(self.high, float(f"{self.low + place * (self.high - self.low):.3g}"))
+        return {key: round(value) if key.endswith("_cycles") else value for key in self.keys}
 
 
 _L2 = ("l2.read_bytes_per_cycle_per_core", "l2.write_bytes_per_cycle_per_core")
@@ -71,6 +75,12 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
             ("launch.kernel_init_ns",), 100.0, 1500.0, "a whole small task of Ascend910A takes 1.0 to 1.3 us"
         ),
         Constant(("launch.task_gap_us",), 0.1, 1.5, "gap between queued tasks of Ascend910A: about 1.2 us"),
+        Constant(
+            ("launch.model_call_us",),
+            0.0,
+            170.0,
+            "none to the shortest published call, SqueezeNet's of 172 us",
+        ),
         Constant(("issue.instruction_start_ns",), 0.0, 40.0, "none to that of Ascend310"),
         Constant(("cube.gap_cycles",), 0.0, 40.0, "none to 38 ns between instructions"),
         Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
@@ -193,23 +203,27 @@ def minimise(errors: FloatArray, slopes: FloatArray, low: FloatArray, high: Floa
 def _start(soc: str, constants: Sequence[Constant]) -> FloatArray:
     """Places of the chip file's own values."""
     spec = chips.load(soc)
-    places = []
-    for constant in constants:
-        value: object = spec
-        for part in constant.keys[0].split("."):
-            value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-        places.append((float(str(value)) - constant.low) / (constant.high - constant.low))
+    places = [
+        (figure(spec, constant.keys[0]) - constant.low) / (constant.high - constant.low)
+        for constant in constants
+    ]
     return np.array([min(max(place, 0.0), 1.0) for place in places])
 
 
+def figure(spec: SocSpec, key: str) -> float:
+    """A chip's figure by its dotted key; keys of a table may have a dot of their own ("vexp.float16")."""
+    value: object = spec
+    while key:
+        part, _, key = (key, "", "") if isinstance(value, Mapping) else key.partition(".")
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    return float(str(value))
+
+
 def _values(constants: Sequence[Constant], places: Iterable[float]) -> Values:
-    """Values by key, to three digits (whole cycles where the key counts cycles)."""
+    """Values by key."""
     values: Values = {}
     for constant, place in zip(constants, places, strict=True):
-        for key, value in constant.at(float(place)).items():
-            values[key] = (
-                round(value) if key.endswith("_cycles") else min(constant.high, float(f"{value:.3g}"))
-            )
+        values |= constant.at(float(place))
     return values
 
 

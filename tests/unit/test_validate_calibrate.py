@@ -3,7 +3,6 @@ changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,16 @@ import pytest
 from ascendsim import soc as chips
 from ascendsim.machine import run
 from ascendsim.validate import measured_points
-from ascendsim.validate.calibrate import CONSTANTS, Case, Constant, fit, left_out_values, minimise, prepare
+from ascendsim.validate.calibrate import (
+    CONSTANTS,
+    Case,
+    Constant,
+    figure,
+    fit,
+    left_out_values,
+    minimise,
+    prepare,
+)
 from ascendsim.validate.points import CHIPS
 
 
@@ -38,12 +46,16 @@ def test_only_assumed_or_fitted_constants_are_declared_and_lie_in_their_ranges(g
     for constant in CONSTANTS[group]:
         assert constant.low < constant.high
         for key in constant.keys:
-            value: object = spec
-            for part in key.split("."):
-                value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-            assert constant.low <= float(str(value)) <= constant.high, key
+            assert constant.low <= figure(spec, key) <= constant.high, key
             assert key in spec.assumed or key in spec.fitted_on, key
     assert set(left_out_values(group)) <= {point.model for point in measured_points([group])}
+
+
+def test_a_figure_of_a_table_is_found_and_cycles_are_whole() -> None:
+    key = "vector.cycles_per_repeat.vexp.float16"  # the last dot is part of the table's key
+    assert figure(chips.load("Ascend910B1"), key) == 4
+    assert Constant((key,), 4, 12, "test").at(0.55) == {key: 8.4}
+    assert Constant(("cube.gap_cycles",), 0, 40, "test").at(0.333)["cube.gap_cycles"] == 13  # whole cycles
 
 
 def test_a_fit_finds_a_changed_gap_between_tasks_and_reports_networks_that_it_did_not_see() -> None:

@@ -188,11 +188,28 @@ def over_windows(
     )
 
 
+def axis_by_axis(step: Step, axes: Sequence[Axis], lanes: int) -> tuple[Step, ...]:
+    """The step for windows that are folded along one axis after the other, the innermost first, in output
+    rows of `lanes` elements (TBE's pooling: rows of the window in all lines of the input, then those lines;
+    so do public copies of max_pool3d).
+
+    Folding k positions takes k - 1 steps, at least one. The axes further out still have their input
+    positions, but no more of them than windows touch.
+    """
+    steps = []
+    for place, axis in reversed(list(enumerate(axes))):
+        touched = math.prod(min(outer.stride, outer.kernel) for outer in axes[:place])
+        count, apart = max(1, axis.kernel - 1) * touched, axis.stride > 1
+        steps.append(replace(step, count=step.count * count, run=lanes if apart else 0, overruns=apart))
+    return tuple(steps)
+
+
 def lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
     """Work of a pooling over windows."""
 
     def lower(node: Node, context: LowerContext) -> Work:
-        """One vector instruction a tap: vmax, or vadd and a final scale (vmul where border counts differ).
+        """Maxima axis by axis; else one vector instruction a tap: vcmpv and vsel with vmax where positions
+        are wanted, vadd and a final scale for averages (vmul where border counts differ).
 
         With strides it goes no further than an output row, whose windows are equally far apart; without, a
         tap is the plane shifted and one instruction runs over all rows. Input comes in pieces of a plane,
@@ -208,11 +225,13 @@ def lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
         rows, lanes = rows_and_lanes(output)
         power = int(node.attr("p", 2))
         steps: tuple[Step, ...]
-        if kind == "max":
+        if kind == "max" and len(node.outputs) == 1:
+            steps = axis_by_axis(Step("vmax", inside), axes, lanes)
+        elif kind == "max":
             # the first one against the lowest value, as padding has it; compare and select keep the position
             # of the maximum beside it
-            ops = ("vmax", "vcmpv", "vsel") if len(node.outputs) > 1 else ("vmax",)
-            steps = over_windows([Step(op, inside) for op in ops], axes, lanes, len(ops) > 1)
+            ops = ("vmax", "vcmpv", "vsel")
+            steps = over_windows([Step(op, inside) for op in ops], axes, lanes, positions=True)
         elif kind == "average":
             scale = Step("vmul" if uneven(node, axes) else "vmuls", inside)
             steps = (*over_windows([Step("vadd", inside)], axes, lanes), scale)
