@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,31 @@ from ascendsim.tile.accesses import PIPES
 from ascendsim.tile.findings import Finding, Findings
 from ascendsim_kernels import tile_race as r
 
-if TYPE_CHECKING:
-    from ascendsim.tile.checker import CoreChecker
-
 _Clock = NDArray[np.int64]
+
+
+class Follower(Protocol):
+    """Whoever follows one core (`CoreChecker`).
+
+    Attributes:
+        core: Number that findings have of it.
+        mine: Its number among those that wait for one another.
+    """
+
+    core: int
+    mine: int
+
+    def released(self, pipe: int) -> _Clock:
+        """What is complete on the core when a pipe sets a flag."""
+
+    def learned(self, clock: _Clock) -> None:
+        """The core has waited for others, which knew this of it."""
+
+    def say_others(self) -> None:
+        """Says what was found between this core and others."""
+
+    def extent(self, memory: int) -> tuple[int, int] | None:
+        """Bytes that the core wrote to a memory."""
 
 
 class Crossing:
@@ -34,7 +55,7 @@ class Crossing:
         clocks: By core: its clock.
         outs: By core: the pipe that adds to global memory.
         logs: By core: where its log of forms lies.
-        cores: Checkers of the cores that have begun.
+        cores: Who follows the cores that have begun.
 
     Args:
         names: What the cores are called.
@@ -49,7 +70,7 @@ class Crossing:
         self.clocks: _Clock = np.zeros((size, size, r.PIPES), np.int64)
         self.outs: NDArray[np.int64] = np.full(size, r.MTE3, np.int64)
         self.logs: NDArray[np.int64] = np.zeros(size, np.int64)
-        self.cores: dict[int, CoreChecker] = {}
+        self.cores: dict[int, Follower] = {}
         self._waiting: dict[tuple[int, int, int], deque[tuple[_Clock, str]]] = {}  # waiter, flag, setter
 
     def released(self, core: int, flag: int, pipe: Pipe, waiters: Sequence[int], where: str) -> None:

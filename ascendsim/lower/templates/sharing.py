@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, Format, align, c0, ceil_div
-from ascendsim.isa.cost_transfer import unaligned_efficiency
 from ascendsim.lower.templates.steps import least_cycles
 from ascendsim.opset.work import Maps, Ref, Step, VectorWork
 from ascendsim.soc.spec import SocSpec
@@ -75,8 +74,7 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         parts = ceil_div(space.rows, rows) * ceil_div(space.cols, cols)
         each = total * rows * cols / (space.rows * space.cols)
         if parts > 1 and rows * cols % piece:
-            length = rows * cols * TRANSACTION_BYTES // piece
-            each /= unaligned_efficiency(length, soc.dram.unaligned_efficiency)
+            each /= soc.dram.unaligned_efficiency
         return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
 
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
