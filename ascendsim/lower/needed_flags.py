@@ -10,43 +10,105 @@ a queue.
 A block is walked once, with few trips of its loops, every pipe with a vector clock of what it knows to be
 complete (as `isa.hazards` does). A wait counts if it tells its pipe something that the pipe's other waits
 before its next instruction do not; a flag of whose waits none counts goes.
+
+What a wait tells may still be of no use: that the vector unit is done with a tile, to a load of a bias that
+it has long read. The program that is kept is therefore walked again without each flag by itself, bytes and
+all; a flag without which no two pipes meet goes too. This is too dear for each tiling that is only tried.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from operator import gt
 from typing import TypeAlias
 
-from ascendsim.isa.instructions import Loop, Pipe, SetFlag, Statement, WaitFlag
+from ascendsim.core.errors import CompileError
+from ascendsim.isa.hazards import check_hazards
+from ascendsim.isa.instructions import Buffer, Loop, Pipe, SetFlag, Statement, WaitFlag
 from ascendsim.isa.program import Block
+from ascendsim.isa.walk import reads, static, writes
 from ascendsim.lower.templates.stage import Stage
 
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
 Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
+MOST_WALKED = 5_000  # instructions of a block; a longer walk costs more than the flag that it may save
 
 
 def with_needed_flags(stage: Stage) -> Stage:
     """The stage without flags that order nothing."""
-    return replace(
-        stage,
-        groups=tuple([replace(group, block=_trimmed(group.block)) for group in stage.groups]),
-    )
+    return _changed(stage, _trimmed)
+
+
+def with_useful_flags(stage: Stage) -> Stage:
+    """The same, also without flags that order only what never meets."""
+    return _changed(stage, lambda block: _useful(_trimmed(block)))
+
+
+def _changed(stage: Stage, change: Callable[[Block], Block]) -> Stage:
+    return replace(stage, groups=tuple([replace(group, block=change(group.block)) for group in stage.groups]))
 
 
 def _trimmed(block: Block) -> Block:
     if block.cross:
         return block  # what it knows of others' pipes cannot be told from it alone
-    needed = needed_flags(block)
-    if len(needed) == len(block.flags):
+    return _only(block, needed_flags(block))
+
+
+def _useful(block: Block) -> Block:
+    """The block without flags that keep no two pipes off the same bytes."""
+    if block.cross or _feeds_itself(block):
         return block
-    kept = tuple([flag for flag in block.flags if flag.name in needed])
-    return replace(block, body=tuple(_with_flags(block.body, needed)), flags=kept)
+    short = replace(block, body=shortened(block))
+    if _walked(short.body) > MOST_WALKED:
+        return block
+    for flag in block.flags:
+        others = {other.name for other in block.flags} - {flag.name}
+        fewer = _only(short, others)
+        # with all its trips it reaches offsets that the short one does not
+        if not flag.shared and not _has_race(fewer) and not _has_race(_only(block, others)):
+            block, short = _only(block, others), fewer
+    return block
+
+
+def _feeds_itself(block: Block) -> bool:
+    """Whether it reads from global memory what blocks like it have written: another core may have, of which
+    a walk of one block says nothing.
+    """
+    written, read = (
+        {
+            operand.name
+            for item, _ in static(block.body)
+            for operand in touched(item)
+            if operand.buffer is Buffer.GM
+        }
+        for touched in (writes, reads)
+    )
+    return bool(written & read)
+
+
+def _has_race(block: Block) -> bool:
+    try:
+        check_hazards(block, MOST_WALKED)
+    except CompileError:
+        return True
+    return False
+
+
+def _walked(body: Iterable[Statement]) -> int:
+    return sum(item.trips * _walked(item.body) if isinstance(item, Loop) else 1 for item in body)
+
+
+def _only(block: Block, flags: Collection[str]) -> Block:
+    """The block with these of its flags."""
+    if len(flags) == len(block.flags):
+        return block
+    kept = tuple([flag for flag in block.flags if flag.name in flags])
+    return replace(block, body=tuple(_with_flags(block.body, flags)), flags=kept)
 
 
 def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[Statement]:

@@ -16,7 +16,7 @@ from ascendsim.lower.accesses import ai_cpu_stage, task_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
-from ascendsim.lower.needed_flags import with_needed_flags
+from ascendsim.lower.needed_flags import with_needed_flags, with_useful_flags
 from ascendsim.lower.streams import StreamOptions, with_streams
 from ascendsim.lower.templates.attention import lower_attention
 from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
@@ -240,16 +240,16 @@ class Lowering:
                 "compile the model again",
             )
         rest = vector_rest(work, self.soc) if isinstance(work, CubeWork) else None
-        stages = [replace(options[number](), option=number if len(options) > 1 else -1)]
+        stages = [replace(with_useful_flags(options[number]()), option=number if len(options) > 1 else -1)]
         return (
             stages
             if rest is None
-            else [*stages, with_needed_flags(lower_vector(rest, self.soc, self.expansion))]
+            else [*stages, with_useful_flags(lower_vector(rest, self.soc, self.expansion))]
         )
 
     def stages(self, work: Work) -> list[Stage]:
         """Blocks for any work, one stage a task, with the closed form's tilings."""
-        return [with_needed_flags(stage) for stage in self._with_all_flags(work)]
+        return [with_useful_flags(stage) for stage in self._with_all_flags(work)]
 
     def _with_all_flags(self, work: Work) -> list[Stage]:
         """The same; what orders nothing in a part of a sequence may do so when it runs again."""

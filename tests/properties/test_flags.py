@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import ascendsim
 from ascendsim.core.formats import Format
 from ascendsim.isa.checks import check_block
+from ascendsim.isa.instructions import Pipe
 from ascendsim.isa.program import Block
 from ascendsim.lower.program import Lowering
 from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
@@ -27,7 +28,7 @@ LONG = tuple(sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not
 
 # What a drain waits for may be read by another core only: the cores of a sequence reach the end of a part
 # together.
-BETWEEN_CORES = {"drained"}
+BETWEEN_CORES = {f"drained_{pipe.value}" for pipe in Pipe}
 
 
 def blocks_of(name: str, chip: str) -> Iterator[tuple[str, Block]]:

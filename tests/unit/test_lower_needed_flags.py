@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from ascendsim.isa.instructions import Flag, Pipe, SetFlag, WaitFlag
-from ascendsim.lower.needed_flags import needed_flags
+from dataclasses import replace
+
+from ascendsim.isa.hazards import check_hazards
+from ascendsim.isa.instructions import (
+    Affine,
+    Allocation,
+    Buffer,
+    Flag,
+    Loop,
+    Move,
+    Operand,
+    Pipe,
+    SetFlag,
+    Statement,
+    Vector,
+    WaitFlag,
+)
+from ascendsim.isa.program import Block, BlockGroup, TaskKind
+from ascendsim.lower.needed_flags import needed_flags, with_useful_flags
+from ascendsim.lower.templates.stage import Stage
 from tests.support.toy_machine import add, block, mmad
+from tests.support.toy_programs import gm
 
 THERE = [SetFlag(Pipe.M, "there"), WaitFlag(Pipe.V, "there")]
 BACK = [SetFlag(Pipe.V, "back"), WaitFlag(Pipe.M, "back")]
@@ -30,3 +49,63 @@ def test_of_two_waits_for_one_pipe_the_later_one_is_enough() -> None:
 def test_a_flag_between_pipes_that_have_done_nothing_orders_nothing() -> None:
     early = block(*THERE, add(1), *BACK, mmad(1), flags=FLAGS[:2])
     assert needed_flags(early) == {"back"}
+
+
+BIAS, WIDE = Operand(Buffer.UB, "bias", 32), Operand(Buffer.UB, "wide", 64)
+LATE, EARLY = Flag("late", Pipe.V, Pipe.MTE2, 1, 1), Flag("early", Pipe.V, Pipe.MTE2, 1, 1)
+FULL = Flag("full", Pipe.MTE2, Pipe.V)
+
+
+def biases(trips: int = 2, source: str = "b", more: tuple[Statement, ...] = (), late: Flag = LATE) -> Block:
+    """Loads of a bias that the vector unit reads and then works on without it."""
+    body = (
+        WaitFlag(Pipe.MTE2, "late"),
+        WaitFlag(Pipe.MTE2, "early"),
+        Move(Pipe.MTE2, BIAS, gm(source, 32), 1, 32),
+        SetFlag(Pipe.MTE2, "full"),
+        WaitFlag(Pipe.V, "full"),
+        Vector("vconv", "float32", 8, WIDE, (BIAS,)),
+        SetFlag(Pipe.V, "early"),
+        add(1, WIDE, WIDE),
+        *more,
+        SetFlag(Pipe.V, "late"),
+    )
+    places = (Allocation("bias", Buffer.UB, 0, 32), Allocation("wide", Buffer.UB, 32, 64))
+    return Block((Loop("i", trips, body),), places, (FULL, late, EARLY))
+
+
+def useful(body: Block) -> set[str]:
+    stage = with_useful_flags(Stage((BlockGroup(body, 1),), TaskKind.AI_CORE, {}))
+    return {flag.name for flag in stage.groups[0].block.flags}
+
+
+def test_a_wait_for_work_that_touches_nothing_of_ours_goes() -> None:
+    assert needed_flags(biases()) == {"full", "late", "early"}
+    assert useful(biases()) == {"full", "early"}
+
+
+def test_a_wait_stays_if_the_work_before_it_reads_what_is_loaded() -> None:
+    read_again = biases(more=(add(1, WIDE, BIAS),))
+    assert useful(read_again) == {"full", "late"}
+
+
+def test_flags_stay_that_order_other_cores() -> None:
+    assert useful(biases(late=replace(LATE, shared=True))) == {"full", "late"}
+    handed_on = (Move(Pipe.V, gm("b", 64), WIDE, 1, 64),)
+    assert useful(biases(more=handed_on)) == {"full", "late", "early"}
+
+
+def test_flags_stay_in_programs_too_long_to_walk() -> None:
+    inner = Loop("j", 3, (Loop("k", 3, (add(1, WIDE, WIDE),) * 600),))
+    assert useful(biases(more=(inner,))) == {"full", "late", "early"}
+
+
+def test_flags_stay_that_late_trips_need() -> None:
+    """The reader reaches the bytes that are loaded next only in its last trips."""
+    far = Operand(Buffer.UB, "bias", 32, Affine(288, (("i", -32),)))
+    body = biases(11, more=(Vector("vadd", "float16", 16, WIDE, (far,)),))
+    body = replace(
+        body, allocations=(Allocation("wide", Buffer.UB, 0, 64), Allocation("bias", Buffer.UB, 64, 320))
+    )
+    check_hazards(body)
+    assert useful(body) == {"full", "late"}

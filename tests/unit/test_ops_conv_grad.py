@@ -22,11 +22,11 @@ from ascendsim.lower.templates.filter_grad import lower_filter
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
-from ascendsim.opset.work import AiCpuWork, ConvGeometry, FilterWork, SequenceWork, VectorWork
+from ascendsim.opset.work import AiCpuWork, FilterWork, SequenceWork, VectorWork
 from ascendsim.soc import load
 from tests.support.coverage import length, transfers, union
+from tests.support.filter_work import filter_work
 from tests.support.flags import few_trips, has_race
-from tests.support.lowering import ref
 from tests.support.single_node import lower, make_node, run
 
 Array = NDArray[Any]
@@ -168,23 +168,6 @@ GEOMETRIES = [  # images, channels, size, outputs, kernel, stride, pad, groups
     (2, 32, 12, 32, 5, 2, 2, 3),
     (1, 16, 30, 16, 1, 2, 0, 1),
 ]
-
-
-def filter_work(images: int, channels: int, size: int, outputs: int, kernel: int, *more: int) -> FilterWork:
-    stride, pad, groups = more
-    out = (size + 2 * pad - kernel) // stride + 1
-    conv = ConvGeometry(
-        images, channels, size, size, kernel, kernel, stride, stride, 1, 1, (pad,) * 4, out, out
-    )
-    return FilterWork(
-        outputs,
-        kernel * kernel * channels,
-        conv,
-        ref("dy", (images, outputs * groups, out, out), Format.NC1HWC0),
-        ref("x", (images, channels * groups, size, size), Format.NC1HWC0),
-        ref("dw", (outputs * groups, channels, kernel, kernel), Format.FRACTAL_Z, DType.FLOAT32),
-        groups,
-    )
 
 
 @pytest.mark.parametrize("chip", ["Ascend310", "Ascend910B", "Ascend910B1"])

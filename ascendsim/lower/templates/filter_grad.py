@@ -34,7 +34,12 @@ def lower_filter(work: FilterWork, soc: SocSpec, expansion: Expansion) -> Stage:
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
-    product, tiling = FilterProduct.of(work), filter_tiling(work, soc)
+    return filter_stage(work, filter_tiling(work, soc), soc, expansion)
+
+
+def filter_stage(work: FilterWork, tiling: FilterTiling, soc: SocSpec, expansion: Expansion) -> Stage:
+    """Blocks of the work with a tiling."""
+    product = FilterProduct.of(work)
     axes = [
         (product.groups, tiling.groups),
         (product.images, tiling.images),

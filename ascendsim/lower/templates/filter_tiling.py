@@ -112,9 +112,19 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
 
 @lru_cache(maxsize=1024)
 def _best(product: FilterProduct, rates: Rates, images_first: bool) -> FilterTiling | None:
-    shares = _shares(product, rates.cores, images_first)
-    found = [tiling for share in shares for tiling in _tilings(product, rates, share)]
-    return min(found, key=lambda tiling: tiling.cycles, default=None)
+    return min(candidates(product, rates, images_first), key=lambda tiling: tiling.cycles, default=None)
+
+
+def candidates(product: FilterProduct, rates: Rates, images_first: bool) -> Iterator[FilterTiling]:
+    """All tilings that are looked at.
+
+    Args:
+        product: What is computed.
+        rates: Of the chip.
+        images_first: Whether cores share the images before anything else.
+    """
+    for share in _shares(product, rates.cores, images_first):
+        yield from _tilings(product, rates, share)
 
 
 def _shares(
@@ -172,7 +182,7 @@ def _tilings(
                 even = ceil_div(depth, ceil_div(depth, step))
                 tiling = FilterTiling(*share, tile_m, tile_blocks, run, even, accumulators, 0.0)
                 yield FilterTiling(
-                    *share, tile_m, tile_blocks, run, even, accumulators, _score(product, rates, tiling)
+                    *share, tile_m, tile_blocks, run, even, accumulators, filter_score(product, rates, tiling)
                 )
                 break
 
@@ -206,7 +216,7 @@ def _runs(product: FilterProduct, positions: int) -> list[int]:
     return [*rows, *(run for run in _cut(width, FRACTAL_ROWS) if run < width)]
 
 
-def _score(product: FilterProduct, rates: Rates, t: FilterTiling) -> float:
+def filter_score(product: FilterProduct, rates: Rates, t: FilterTiling) -> float:
     """Cycles of the busiest core; see the module's text."""
     rows, columns = ceil_div(t.tile_m, FRACTAL_ROWS), product.column_blocks(t.tile_blocks)
     tiles_m, tiles_n = ceil_div(t.m, t.tile_m), ceil_div(t.blocks, t.tile_blocks)
