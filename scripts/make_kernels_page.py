@@ -33,13 +33,11 @@ MISSING = "no reason is known yet"
 REASONS = {
     1: "the scalar unit converts, adds and counts between its accesses; a recording holds the accesses only",
     40: "as row 42",
+    42: "one base block a copy and one in L1, so that nothing hides a copy; copies of rows of 128 bytes, 16 KiB "
+    "apart, take the chip 8,617 us and the machine 6,902, and the library's scalar work comes on top",
     56: "each flag between a cube core and its vector cores takes 1.2 us here, which measured LSTMs gave for messages "
     "and meetings of all cores together; the vector time that is published leaves 1.3 us a block for two flags, "
     "the store and the first load",
-    58: "the flags of row 56 are hidden by the four blocks under way; the machine brings half of the workspace's "
-    "blocks to DRAM, as it keeps what is in L2 by array, and the cube cores wait for weights",
-    42: "one base block a copy and one in L1, so that nothing hides a copy; copies of rows of 128 bytes, 16 KiB "
-    "apart, take the chip 8,617 us and the machine 6,902, and the library's scalar work comes on top",
     100: "a kernel of a few microseconds in a library: the scalar unit's work between the instructions is not "
     "part of a recording, and what the chip does before the first load is not known",
     238: "120 cycles from one reduction to the next on the chip; the costs that are published of the "

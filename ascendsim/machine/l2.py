@@ -2,7 +2,8 @@
 
 A cache by whole regions with least-recently-used replacement, write-allocate and write-back. A task is judged
 when it starts: what is resident and not pushed out before it is read hits, what is not is fetched as often as
-`machine.reuse` says (once, unless the task comes back to it only after more than the capacity has passed).
+`machine.reuse` says (once, unless the task comes back to it only after more than the capacity has passed);
+what is written over sooner than that, such as a ring, goes out once.
 Dirty bytes that the task's own allocations push out load the DRAM write link while those allocations run. New
 data at addresses of a dead region overwrites its lines, so dead intermediate results never reach DRAM. Slices
 of a region (parts of a batch, inputs of a Concat) are kept by themselves and join when the whole is touched.
@@ -210,7 +211,7 @@ class L2State:
             touched[key] = max(touched.get(key, 0), access.unique_bytes)
         self._touched = sum(touched.values())
         read_miss, spread = self._read(reads, writes, keys, again)
-        write_through = self._write(writes, keys)
+        write_through = self._write(reads, writes, keys)
         shares = Shares(False, read_miss, spread, write_through)
         allocated = shares.allocated(reads, writes) if self._written_back else 0
         return replace(shares, evicted=Fraction(self._written_back) / allocated) if allocated else shares
@@ -283,17 +284,32 @@ class L2State:
             found[access.region] = max(0, min(there, reached - (unique - there)))
         return found
 
-    def _write(self, writes: Sequence[Access], keys: Mapping[str, str]) -> dict[str, Fraction]:
+    def _write(
+        self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]
+    ) -> dict[str, Fraction]:
         through = {}
         for access in writes:
             key = keys[access.region]
             self._claim(key)
             self._overwrite(key)
             kept = self._stays(access.unique_bytes)
-            excess = access.moved_bytes - kept if access.unique_bytes > kept else 0
+            moved = access.moved_bytes
+            if moved > access.unique_bytes and self._between(access, (*reads, *writes)) <= self._capacity:
+                moved = access.unique_bytes  # written over while it is there: only the last goes out
+            excess = max(0, moved - kept) if access.unique_bytes > kept else 0
             through[access.region] = ratio(excess, access.moved_bytes)
             self._keep(key, access.unique_bytes, dirty=kept)
         return through
+
+    @staticmethod
+    def _between(access: Access, touched: Iterable[Access]) -> int:
+        """Bytes that a task touches between two writes of a byte, if it goes evenly through all."""
+        unique, moved = access.unique_bytes, access.moved_bytes
+        regions: dict[str, int] = {}
+        for other in touched:
+            passing = min(other.unique_bytes, -(-other.moved_bytes * unique // moved))
+            regions[other.region] = max(regions.get(other.region, 0), passing)
+        return sum(regions.values())
 
     def _claim(self, key: str) -> None:
         """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of,

@@ -198,7 +198,16 @@ class PlainL2:
             key, kept = self.key(access.region), stays(access.unique_bytes)
             self.claim(key)
             self.overwrite(key)
-            lost = access.moved_bytes - kept if kept < access.unique_bytes else 0
+            moved = access.moved_bytes
+            between = {  # all that is touched while the writer goes through its region once
+                (other.region, byte % other.unique_bytes)
+                for other in (*reads, *writes)
+                if other.unique_bytes and moved
+                for byte in range(-(-other.moved_bytes * access.unique_bytes // moved))
+            }
+            if moved > access.unique_bytes and len(between) <= self.capacity:
+                moved = access.unique_bytes
+            lost = max(0, moved - kept) if kept < access.unique_bytes else 0
             through[access.region] = Fraction(lost, access.moved_bytes)
             self.keep(key, access.unique_bytes, kept, kept)
         into = sum((misses[access.region] * access.moved_bytes for access in reads), Fraction(0))

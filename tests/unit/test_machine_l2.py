@@ -222,3 +222,13 @@ def test_only_regions_at_reused_addresses_are_dropped() -> None:
         "across": 4,
         "apart": 5,
     }
+
+
+def test_a_ring_that_is_written_over_goes_out_once() -> None:
+    """A ring of 20 KiB beside 120 that pass once, in 100: with 10 rounds a byte of the ring is written again
+    after 12 + 20 others; with 1 1/4 rounds only after 96 + 20.
+    """
+    ring = enter(state(x=120 * KIB, ring=20 * KIB), {"x": (120, 120)}, {"ring": (20, 200)})
+    assert 0 < ring.write_through["ring"] <= Fraction(20, 200)
+    slow = enter(state(x=120 * KIB, ring=20 * KIB), {"x": (120, 120)}, {"ring": (20, 25)})
+    assert slow.write_through["ring"] > Fraction(5, 25)
