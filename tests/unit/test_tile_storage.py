@@ -11,7 +11,7 @@ from ascendsim.core.formats import Format, storage_shape
 from ascendsim.isa.effects import Box
 from ascendsim.isa.instructions import Affine, Buffer
 from ascendsim.isa.notes import as_matrix, from_matrix, origin
-from ascendsim.lower.templates.cube_notes import held_rows
+from ascendsim.lower.templates.held import held_rows
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import load

@@ -84,6 +84,26 @@ def test_convolutions(chip, shape, outputs, kernel, attributes):
 
 
 @CHIPS
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "pads"),
+    [
+        ((1, 64, 4, 1201), (3, 3), 1, (1, 1, 1, 1)),
+        ((2, 32, 7, 1201), (5, 7), 2, (0, 3, 1, 2)),
+        ((1, 128, 2, 1201), (1, 9), 3, (0, 0, 0, 0)),
+    ],
+)
+def test_convolutions_of_wide_maps_in_strips_of_columns(chip, shape, kernel, stride, pads):
+    def make(builder, x):
+        w = weights(builder, "w", 24, shape[1], *kernel, scale=0.05)
+        return builder.op("Conv", x, w, weights(builder, "b", 24), pads=pads, strides=(stride, stride))
+
+    model = model_of(chip, [shape], make)
+    groups = [group for task in noted_program(model).tasks for group in task.groups]
+    assert any("@wide" in dict(origin) for group in groups for origin in group.origins)
+    checked(model, {"Conv": shape[1] * kernel[0] * kernel[1]})
+
+
+@CHIPS
 @pytest.mark.parametrize("turn", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_products_of_matrices_stored_either_way(chip, turn):
     m, k, n = 70, 100, 52

@@ -65,7 +65,6 @@ class CubeWriter:
         self.whole = product  # of which the tensors are; strips are parts of it
         self.conv = None if unfold.is_direct(work.conv) else work.conv
         self.b = b = expansion.builder(CoreKind.CUBE if soc.split_cores else CoreKind.AI)
-        self.notes = CubeNotes(work, product, soc)
         self.share_n = share[1]
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
@@ -105,9 +104,15 @@ class CubeWriter:
             self.out: FixpipeOut | UnifiedBufferOut = FixpipeOut(b, work, self.l0c)
         else:
             self.out = UnifiedBufferOut(b, work, self.l0c, expansion, (tile_m, tile_n), share[1])
-        if b.noted:
-            self.out.notes = notes = OutNotes(work, product)
-            b.noted = self.notes.known and notes.known and not tiling.columns
+        self.notes = CubeNotes(work, product, soc)
+        if not tiling.columns:
+            self._note(work, product)
+
+    def _note(self, work: CubeWork, whole: Product) -> None:
+        """Gets ready to say what instructions do, if it is asked for and known."""
+        self.notes, out = CubeNotes(work, whole, self.b.soc), OutNotes(work, whole)
+        self.b.noted = self.b.noted and self.notes.known(self.tiling) and out.known
+        self.out.notes = out if self.b.noted else None
 
     def _panel_slots(self, streamed: int, panel: int) -> int:
         """Two if the next panel fits beside the current one (and the bias), so that it is brought in

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product as product_of
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
 from ascendsim.isa.instructions import Affine, Buffer
 from ascendsim.isa.notes import Frame, Item, Note, Row
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Bias
 from ascendsim.lower.templates.effects import copy, fractals, nd2nz, product, unfolded
+from ascendsim.lower.templates.held import Lines, StripPlace, held_rows, under
 from ascendsim.lower.templates.product import Product
+from ascendsim.lower.templates.tiling import Tiling
 from ascendsim.opset.work import ConvGeometry, CubeWork, Ref
 from ascendsim.soc.spec import SocSpec
 
@@ -36,84 +38,16 @@ class Where:
     m: Affine
     n: Affine
 
-    def at(self, frame: Frame) -> tuple[int, int, int, int]:
-        """The indices, counted from the start of the tensors."""
+    def at(self, frame: Frame, columns: int = 0) -> tuple[int, int, int, int]:
+        """The indices, counted from the start of the tensors; rows of a strip with so many columns from the
+        strip's start.
+        """
         batch, image = (
             frame.at(self.batch) + frame.first("batch"),
             frame.at(self.image) + frame.first("image"),
         )
-        return batch, image, frame.at(self.m) + frame.first("m"), frame.at(self.n) + frame.first("n")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """The rows of a feature map in L1 that a run of output positions needs.
-
-    Attributes:
-        first: First of them, if none lay outside of the map.
-        virtual: How many there are, those outside of the map counted in.
-        extent: Rows that one output row needs.
-        apart: Input rows from one output row to the next.
-        height: Of the map.
-        output: First output row.
-        taps: First row of the filter and how many.
-    """
-
-    first: int
-    virtual: int
-    extent: int
-    apart: int
-    height: int
-    output: int
-    taps: tuple[int, int]
-
-    @property
-    def packed(self) -> bool:
-        """Whether rows between those that are needed are left out."""
-        return self.apart > self.extent
-
-    @property
-    def stride(self) -> int:
-        """Rows in L1 from one output row to the next."""
-        return self.extent if self.packed else self.apart
-
-    def row(self, number: int) -> int:
-        """Row of the map, counted as in L1 with those outside; below 0 or beyond its end if it is outside."""
-        if self.packed:
-            return self.first + number // self.extent * self.apart + number % self.extent
-        return self.first + number
-
-    @property
-    def inside(self) -> tuple[int, int]:
-        """Those in the map: first and the one behind the last."""
-        there = [number for number in range(self.virtual) if 0 <= self.row(number) < self.height]
-        return (there[0], there[-1] + 1) if there else (0, 0)
-
-
-def held_rows(conv: ConvGeometry, first: int, count: int, k: tuple[int, int]) -> Held:
-    """The rows that some output positions need of a chunk of k.
-
-    Args:
-        conv: The convolution.
-        first, count: Output positions.
-        k: First block of k and how many: whole channel blocks, or a part of one.
-
-    Raises:
-        CompileError: A chunk goes over the border of a channel block.
-    """
-    taps = unfold.taps(conv)
-    low, high = 0, conv.kernel_h - 1
-    if k[0] % taps or k[1] % taps:
-        if k[0] // taps != (k[0] + k[1] - 1) // taps:
-            raise CompileError("a chunk of k", "must end with a channel block", f"{k[0]} + {k[1]} of {taps}")
-        low, high = k[0] % taps // conv.kernel_w, (k[0] + k[1] - 1) % taps // conv.kernel_w
-    top, bottom = first // conv.out_w, (first + count - 1) // conv.out_w
-    extent = (high - low) * conv.dilation_h + 1
-    start = top * conv.stride_h - conv.pads[0] + low * conv.dilation_h
-    lines = bottom - top + 1
-    packed = conv.stride_h > extent
-    virtual = lines * extent if packed else (lines - 1) * conv.stride_h + extent
-    return Held(start, virtual, extent, conv.stride_h, conv.height, top, (low, high - low + 1))
+        start = frame.first("high") * columns if columns else frame.first("m")
+        return batch, image, frame.at(self.m) + start, frame.at(self.n) + frame.first("n")
 
 
 class CubeNotes:
@@ -129,11 +63,13 @@ class CubeNotes:
         self.work, self.whole, self.split = work, whole, soc.split_cores
         self.block, self.size = c0(work.dtype), work.dtype.itemsize
         self.conv = work.conv
+        self.strip: StripPlace | None = None  # what is worked on now, in tile form
 
-    @property
-    def known(self) -> bool:
+    def known(self, tiling: Tiling) -> bool:
         """Whether all of it can be told."""
         work = self.work
+        if tiling.columns and not self._strips_known(tiling):
+            return False
         if work.dtype not in _FLOATS or work.image is not None or work.a.dtype is not work.dtype:
             return False
         if self.conv is not None:
@@ -148,6 +84,13 @@ class CubeNotes:
             left = work.b.format is Format.FRACTAL_NZ or (self.split and work.b.format is Format.ND)
         return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
 
+    def _strips_known(self, tiling: Tiling) -> bool:
+        """Whether strips have whole rows of the filter at a time, and all columns under them."""
+        conv = self.conv
+        if conv is None or conv.stride_w > (conv.kernel_w - 1) * conv.dilation_w + 1:
+            return False
+        return tiling.chunk_k % conv.kernel_w == 0 or tiling.chunk_k >= unfold.taps(conv)
+
     @property
     def _in_lines(self) -> bool:
         """Whether rows of A are whole blocks of 32 bytes, which a plain copy brings column by column."""
@@ -159,16 +102,18 @@ class CubeNotes:
 
     def load_a(self, where: Where, m: int, k: Extent) -> Note:
         """MTE2 brings rows of A."""
-        return lambda frame: self._load_a(frame, where, m, (frame.at(k[0]), k[1]))
+        strip = self.strip
+        return lambda frame: self._load_a(frame, where, m, (frame.at(k[0]), k[1]), strip)
 
-    def _load_a(self, frame: Frame, where: Where, m: int, k: tuple[int, int]) -> Sequence[Item]:
+    def _load_a(
+        self, frame: Frame, where: Where, m: int, k: tuple[int, int], strip: StripPlace | None
+    ) -> Sequence[Item]:
         work, whole = self.work, self.whole
-        batch, image, first, _ = where.at(frame)
+        batch, image, first, _ = where.at(frame, strip.columns if strip else 0)
         if self.conv is not None:
             group = unfold.channel_blocks(self.conv, self.block) * self._plane
-            return self._load_map(
-                frame, batch * group + image * (work.a.bytes // whole.images), (first, m), k
-            )
+            base = batch * group + image * (work.a.bytes // whole.images)
+            return self._load_map(frame, base, (first, m), k, strip)
         base = (0 if work.a_shared else batch * (work.a.bytes // whole.batch)) + image * (
             work.a.bytes // whole.images
         )
@@ -184,7 +129,7 @@ class CubeNotes:
 
     def _load_b(self, frame: Frame, where: Where, n: int, k: tuple[int, int]) -> Sequence[Item]:
         work, whole = self.work, self.whole
-        batch, _, _, first = where.at(frame)
+        batch, first = frame.at(where.batch) + frame.first("batch"), frame.at(where.n) + frame.first("n")
         if self.conv is not None:
             line = ceil_div(whole.n * whole.batch, FRACTAL_ROWS) * FRACTAL_BYTES
             length = ceil_div(n, FRACTAL_ROWS) * FRACTAL_BYTES
@@ -234,41 +179,43 @@ class CubeNotes:
         return self.conv.height * self.conv.width * BLOCK_BYTES
 
     def _load_map(
-        self, frame: Frame, base: int, positions: tuple[int, int], k: tuple[int, int]
+        self,
+        frame: Frame,
+        base: int,
+        positions: tuple[int, int],
+        k: tuple[int, int],
+        strip: StripPlace | None,
     ) -> Sequence[Item]:
         """The rows of a feature map that some positions need, channel block by channel block."""
-        conv, region = self.conv, self.work.a.region
-        assert conv is not None
-        base += k[0] // unfold.taps(conv) * self._plane
-        units = ceil_div(k[1], unfold.taps(conv))
-        places = (Buffer.L1, ""), (Buffer.GM, region)
-        if unfold.is_direct(conv):
+        assert self.conv is not None
+        places = (Buffer.L1, ""), (Buffer.GM, self.work.a.region)
+        base += k[0] // unfold.taps(self.conv) * self._plane
+        units = ceil_div(k[1], unfold.taps(self.conv))
+        if unfold.is_direct(self.conv):
             length = positions[1] * BLOCK_BYTES
             effect = copy(*places, units, length, (length, self._plane))
             return [Row(effect, (frame.target, base + positions[0] * BLOCK_BYTES))]
+        conv, columns = under(self.conv, strip, frame)
         held, line = held_rows(conv, *positions, k), conv.width * BLOCK_BYTES
         first, end = held.inside
-        size = (end - first) * line
-        if not held.packed:
-            start = base + held.row(first) * line
-            return (
-                [Row(copy(*places, units, size, (size, self._plane)), (frame.target, start))] if size else []
-            )
+        wide = columns.count * BLOCK_BYTES
+        size = (end - first) * wide
+        base += columns.first * BLOCK_BYTES
+        if not size:
+            return ()
+        if not held.packed and wide == line:
+            effect = copy(*places, units, size, (size, self._plane))
+            return [Row(effect, (frame.target, base + held.row(first) * line))]
+        # rows of an output row follow each other; where rows are left out, one of each output row at a time
+        phases, apart = (held.extent, held.apart) if held.packed else (1, 1)
         found = []
-        for unit in range(units):
-            into, come = frame.target + unit * size, base + unit * self._plane
-            for phase in range(
-                held.extent
-            ):  # rows of one output row that follow each other, stride by stride
-                numbers = [at for at in range(first, end) if at % held.extent == phase]
-                if numbers:
-                    steps = held.extent * line, held.apart * line
-                    found.append(
-                        Row(
-                            copy(*places, len(numbers), line, steps),
-                            (into + (numbers[0] - first) * line, come + held.row(numbers[0]) * line),
-                        )
-                    )
+        for unit, phase in product_of(range(units), range(phases)):
+            numbers = [at for at in range(first, end) if at % phases == phase]
+            if numbers:
+                into = frame.target + unit * size + (numbers[0] - first) * wide
+                come = base + unit * self._plane + held.row(numbers[0]) * line
+                effect = copy(*places, len(numbers), wide, (phases * wide, apart * line))
+                found.append(Row(effect, (into, come)))
         return found
 
     # --- into L0 --------------------------------------------------------------------------------------------
@@ -283,15 +230,20 @@ class CubeNotes:
             k: The same of k.
             step: First block of k in what L1 holds, and how many.
         """
-        work = self.work
+        work, strip = self.work, self.strip
 
         def note(frame: Frame) -> Sequence[Item]:
             top, held, start = frame.at(rows[0]), (frame.at(k[0]), k[1]), frame.at(step[0])
-            inside, first = frame.at(where.m) - top, top + frame.first("m")
+            inside = frame.at(where.m) - top
             source = frame.sources[0] - start * unfold.a_bytes(work.conv, m, 1) if self._direct else 0
+            if self._direct and self.conv is not None:  # each position is a row: an image of one line
+                numbers = {"height": 1, "width": rows[1], "output_width": rows[1], "m_start": inside}
+                return [self._unfolded(numbers, (frame.target, source), m, (start, step[1]))]
             if self.conv is not None:
-                base = source if self._direct else frame.sources[0]
-                return self._unfold(frame.target, base, (first, rows[1]), (inside, m), held, (start, step[1]))
+                run = top + (frame.first("high") * strip.columns if strip else frame.first("m")), rows[1]
+                numbers, first = self._image(*under(self.conv, strip, frame), run, inside, held)
+                blocks = (start + first, step[1])
+                return [self._unfolded(numbers, (frame.target, frame.sources[0]), m, blocks)]
             return self._feed_rows(frame.target, source, (inside, m, rows[1]), (start, step[1], k[1]))
 
         return note
@@ -317,49 +269,50 @@ class CubeNotes:
             found.append(Row(effect, (target + block * k[1] * FRACTAL_BYTES, source + start)))
         return found
 
-    def _unfold(
-        self,
-        target: int,
-        source: int,
-        run: tuple[int, int],
-        tile: tuple[int, int],
-        held: tuple[int, int],
-        step: tuple[int, int],
-    ) -> Sequence[Item]:
-        """Positions of a map as rows; `run`: positions in L1; `tile`: those wanted, from its first on."""
-        conv = self.conv
-        assert conv is not None
-        if self._direct:  # each position is a row: an image of one line
-            lines = dict(_PLAIN, height=1, width=run[1], output_width=run[1], m_start=tile[0])
-        else:
-            there = held_rows(conv, *run, held)
-            first, end = there.inside
-            low, taps = there.taps
-            lines = dict(
-                _PLAIN,
-                height=end - first,
-                width=conv.width,
-                top=first,
-                bottom=there.virtual - end,
-                left=conv.pads[1],
-                right=(conv.out_w - 1) * conv.stride_w
-                + (conv.kernel_w - 1) * conv.dilation_w
-                + 1
-                - conv.width
-                - conv.pads[1],
-                stride_h=there.stride,
-                stride_w=conv.stride_w,
-                filter_h=taps,
-                filter_w=conv.kernel_w,
-                dilation_h=conv.dilation_h,
-                dilation_w=conv.dilation_w,
-                output_width=conv.out_w,
-                m_start=run[0] + tile[0] - there.output * conv.out_w,
-            )
-            # a part of a channel block begins inside of a row of the filter
-            step = (step[0] + held[0] % unfold.taps(conv) - low * conv.kernel_w, step[1])
-        lines.update(m_count=tile[1], k_start=step[0] * self.block, k_count=step[1] * self.block)
-        return [Row(unfolded(self.work.dtype, tuple(sorted(lines.items()))), (target, source))]
+    @staticmethod
+    def _image(
+        conv: ConvGeometry, columns: Lines, run: tuple[int, int], inside: int, k: tuple[int, int]
+    ) -> tuple[dict[str, int], int]:
+        """What L1 holds of a map, in the words of img2col, and which of its blocks of k is the chunk's first.
+
+        Args:
+            conv: The convolution, of a strip its columns only.
+            columns: Columns in L1.
+            run: First position and how many.
+            inside: First position that is wanted, counted from there.
+            k: First block of k and how many.
+        """
+        there = held_rows(conv, *run, k)
+        first, end = there.inside
+        low, taps = there.taps
+        reach = (conv.out_w - 1) * conv.stride_w + (conv.kernel_w - 1) * conv.dilation_w + 1
+        numbers = {
+            "height": end - first,
+            "width": columns.count,
+            "top": first,
+            "bottom": there.virtual - end,
+            "left": columns.left,
+            "right": reach - columns.count - columns.left,
+            "stride_h": there.stride,
+            "stride_w": conv.stride_w,
+            "filter_h": taps,
+            "filter_w": conv.kernel_w,
+            "dilation_h": conv.dilation_h,
+            "dilation_w": conv.dilation_w,
+            "output_width": conv.out_w,
+            "m_start": run[0] + inside - there.output * conv.out_w,
+        }
+        # a part of a channel block may begin inside of a row of the filter
+        return numbers, k[0] % unfold.taps(conv) - low * conv.kernel_w
+
+    def _unfolded(
+        self, numbers: dict[str, int], addresses: tuple[int, int], m: int, k: tuple[int, int]
+    ) -> Row:
+        """Positions of a map as rows; `k`: the first block in L1 and how many."""
+        extent = {"m_count": m, "k_start": k[0] * self.block, "k_count": k[1] * self.block}
+        return Row(
+            unfolded(self.work.dtype, tuple(sorted({**_PLAIN, **numbers, **extent}.items()))), addresses
+        )
 
     def feed_b(self, n: int, k: int, step: Extent) -> Note:
         """MTE1 brings a step of B.

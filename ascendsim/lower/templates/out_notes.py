@@ -6,7 +6,7 @@ rows one after the other. Rows are rounded up to 16, as in L0C.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
-from ascendsim.isa.effects import Box, Effect
+from ascendsim.core.formats import (
+    BLOCK_BYTES,
+    FRACTAL_BYTES,
+    FRACTAL_ROWS,
+    L0C_ELEMENT_BYTES,
+    Format,
+    align,
+    c0,
+    ceil_div,
+)
+from ascendsim.isa.effects import Box
 from ascendsim.isa.instructions import Affine, Buffer
 from ascendsim.isa.notes import (
     Arrays,
@@ -31,6 +40,7 @@ from ascendsim.isa.notes import (
 )
 from ascendsim.lower.templates.cube_notes import Where
 from ascendsim.lower.templates.effects import copy, fixpipe
+from ascendsim.lower.templates.held import StripPlace
 from ascendsim.lower.templates.product import Product
 from ascendsim.opset.work import CubeWork, Ref, Stream
 
@@ -40,7 +50,7 @@ _KNOWN = (DType.FLOAT16, DType.FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
+class Stretch:
     """A tile of a tensor in global memory.
 
     Attributes:
@@ -67,10 +77,11 @@ class OutNotes:
 
     def __init__(self, work: CubeWork, whole: Product) -> None:
         self.work, self.whole = work, whole
+        self.strip: StripPlace | None = None  # what is worked on now, in tile form
 
     def of(self, where: Where) -> TileNotes:
         """Those of one tile."""
-        return TileNotes(self.work, self.whole, where)
+        return TileNotes(self.work, self.whole, where, self.strip)
 
     @property
     def known(self) -> bool:
@@ -95,61 +106,92 @@ class TileNotes:
         work: What is computed.
         whole: The product.
         where: The tile.
+        strip: In which columns of a map its rows are.
     """
 
-    def __init__(self, work: CubeWork, whole: Product, where: Where) -> None:
-        self.work, self.whole, self.where = work, whole, where
+    def __init__(self, work: CubeWork, whole: Product, where: Where, strip: StripPlace | None) -> None:
+        self.work, self.whole, self.where, self.strip = work, whole, where, strip
 
-    def strip(self, ref: Ref, at: tuple[int, int, int, int], rows: int, column: int, columns: int) -> Strip:
-        """Where a tile lies.
+    def parts(self, frame: Frame, rows: int) -> Iterator[tuple[tuple[int, int, int], int, int]]:
+        """The parts of a tile whose rows follow each other in the tensor: batch, image and first row there;
+        first row in the tile, and how many.
+        """
+        if self.strip is None:
+            yield self.where.at(frame)[:3], 0, rows
+            return
+        assert self.work.conv is not None
+        columns, left = self.strip.columns, self.strip.at(frame)
+        batch, image, first, _ = self.where.at(frame, columns)
+        done = 0
+        while done < rows:
+            line, inside = divmod(first + done, columns)
+            count = min(rows - done, columns - inside)
+            yield (batch, image, line * self.work.conv.out_w + left + inside), done, count
+            done += count
+
+    def stretch(
+        self, ref: Ref, at: tuple[int, int, int], rows: int, held: int, n: tuple[int, int]
+    ) -> Stretch:
+        """Where a part of a tile lies.
 
         Args:
             ref: The tensor, shaped like the result.
-            at: Batch, image and first row of the tile, counted from the start of the tensor; not its column.
-            rows: Of the tile.
-            column, columns: First column and how many.
+            at: Batch, image and first row, counted from the start of the tensor.
+            rows: Of the part.
+            held: Rows of a block of columns of the tile.
+            n: First column and how many.
         """
         whole, work = self.whole, self.work
-        batch, image, row, _ = at
+        batch, image, row = at
+        column, columns = n
         size = ref.dtype.itemsize
-        held = align(rows, FRACTAL_ROWS)
         if ref.format is Format.NC1HWC0:
             block, bytes = ref.block
             plane = whole.m * bytes
             first = batch * whole.n + column
             start = image * (ref.bytes // whole.images) + first // block * plane + row * bytes
-            return Strip(start, ceil_div(columns, block), rows * bytes, plane, held * bytes)
+            return Stretch(start, ceil_div(columns, block), rows * bytes, plane, held * bytes)
         base = batch * (ref.bytes // whole.batch) + image * (ref.bytes // whole.images)
         if ref.format is Format.FRACTAL_NZ:
             block = c0(ref.dtype)
             line = ceil_div(whole.m if work.conv is not None else work.m, FRACTAL_ROWS) * FRACTAL_BYTES
             start = base + column // block * line + row // FRACTAL_ROWS * FRACTAL_BYTES
-            return Strip(start, ceil_div(columns, block), held * BLOCK_BYTES, line, held * BLOCK_BYTES)
+            length = align(rows, FRACTAL_ROWS) * BLOCK_BYTES
+            return Stretch(start, ceil_div(columns, block), length, line, held * BLOCK_BYTES)
         start = base + (row * whole.n + column) * size
         wide = align(columns, FRACTAL_ROWS) * size
-        return Strip(start, rows, columns * size, whole.n * size, wide)
+        return Stretch(start, rows, columns * size, whole.n * size, wide)
 
-    def bring(self, ref: Ref, m: int, n: Extent) -> Note:
-        """A tile of a tensor shaped like the result comes to UB."""
+    def bring(self, ref: Ref, m: int, n: Extent, part: Affine) -> Note:
+        """A tile of a tensor shaped like the result comes to UB; all of it with part 0."""
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = self.where.at(frame)
-            there = self.strip(ref, at, m, frame.at(n[0]) + frame.first("n"), n[1])
-            effect = _moved((Buffer.UB, ""), (Buffer.GM, ref.region), there, inward=True)
-            return [Row(effect, (frame.target, there.start))]
+            return self._transfers(frame, ref, m, n, inward=True) if not frame.at(part) else ()
 
         return note
 
-    def store(self, ref: Ref, m: int, n: Extent) -> Note:
-        """A tile leaves UB."""
+    def store(self, ref: Ref, m: int, n: Extent, part: Affine) -> Note:
+        """A tile leaves UB; all of it with part 0."""
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = self.where.at(frame)
-            there = self.strip(ref, at, m, frame.at(n[0]) + frame.first("n"), n[1])
-            effect = _moved((Buffer.GM, ref.region), (Buffer.UB, ""), there, inward=False)
-            return [Row(effect, (there.start, frame.sources[0]))]
+            return self._transfers(frame, ref, m, n, inward=False) if not frame.at(part) else ()
 
         return note
+
+    def _transfers(self, frame: Frame, ref: Ref, m: int, n: Extent, inward: bool) -> list[Item]:
+        there, here = (Buffer.GM, ref.region), (Buffer.UB, "")
+        columns = frame.at(n[0]) + frame.first("n"), n[1]
+        found: list[Item] = []
+        for at, done, rows in self.parts(frame, m):
+            one = self.stretch(ref, at, rows, align(m, FRACTAL_ROWS), columns)
+            offset = done * (BLOCK_BYTES if ref.format in BLOCKED else one.held)
+            if inward:
+                effect = copy(here, there, one.number, one.length, (one.held, one.apart))
+                found.append(Row(effect, (frame.target + offset, one.start)))
+            else:
+                effect = copy(there, here, one.number, one.length, (one.apart, one.held))
+                found.append(Row(effect, (one.start, frame.sources[0] + offset)))
+        return found
 
     def from_l0c(self, m: int, columns: int, dtype: DType) -> Note:
         """Columns of a tile come to UB as elements of a type."""
@@ -200,7 +242,7 @@ class TileNotes:
         rows, whole = self._rows(m), align(columns, FRACTAL_ROWS)
 
         def note(frame: Frame) -> Sequence[Item]:
-            batch, _, row, _ = self.where.at(frame)
+            (batch, _, row), _, _ = next(self.parts(frame, rows))
             start = frame.at(column)
             place = (row, batch * self.whole.n + start + frame.first("n"))
             source = self.tile(self.work.out, before[1], m, columns, frame.sources[0])
@@ -222,31 +264,31 @@ class TileNotes:
 
         return note
 
-    def fix(self, m: int, n: Extent) -> Note:
-        """FIXPIPE stores a tile."""
-        work = self.work
+    def fix(self, m: int, n: Extent, part: Affine) -> Note:
+        """FIXPIPE stores a tile; all of it with part 0."""
+        work, held = self.work, align(m, FRACTAL_ROWS)
 
         def note(frame: Frame) -> Sequence[Item]:
-            at = self.where.at(frame)
-            rows = self._rows(m)
-            there = self.strip(work.out, at, rows, frame.at(n[0]) + frame.first("n"), n[1])
-            effect = fixpipe(
-                work.out.region,
-                work.out.dtype,
-                (rows, n[1]),
-                held=align(m, FRACTAL_ROWS),
-                step=there.apart,
-                in_rows=work.out.format not in BLOCKED,
-                relu=bool(work.epilogue),
-            )
-            return [Row(effect, (there.start, frame.sources[0]))]
+            if frame.at(part):
+                return ()
+            columns = frame.at(n[0]) + frame.first("n"), n[1]
+            found: list[Item] = []
+            for at, done, rows in self.parts(frame, self._rows(m)):
+                there = self.stretch(work.out, at, rows, held, columns)
+                effect = fixpipe(
+                    work.out.region,
+                    work.out.dtype,
+                    (rows, n[1]),
+                    held=held,
+                    step=there.apart,
+                    in_rows=work.out.format not in BLOCKED,
+                    relu=bool(work.epilogue),
+                )
+                offset = done * FRACTAL_ROWS * L0C_ELEMENT_BYTES
+                found.append(Row(effect, (there.start, frame.sources[0] + offset)))
+            return found
 
         return note
-
-
-def _moved(target: tuple[Buffer, str], source: tuple[Buffer, str], there: Strip, inward: bool) -> Effect:
-    steps = (there.held, there.apart) if inward else (there.apart, there.held)
-    return copy(target, source, there.number, there.length, steps)
 
 
 def _fractals(buffer: Buffer, dtype: DType, size: tuple[int, int, int], block: int, address: int) -> Box:

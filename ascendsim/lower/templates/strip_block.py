@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
+from ascendsim.isa.notes import Frame, Item, Note
 from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.emit import Piece, pieces, plus, times
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.area import StripArea
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import Where
+from ascendsim.lower.templates.held import StripPlace
 from ascendsim.lower.templates.operands import first_row
 from ascendsim.lower.templates.product import Product
-from ascendsim.lower.templates.stage import Tile, share_groups
+from ascendsim.lower.templates.stage import Tile, share_groups, share_origins
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.strips import Strip, held_columns, kernel_columns, skips_columns, strip_of
 from ascendsim.lower.templates.tiling import Tiling
@@ -52,7 +55,13 @@ def strip_groups(
     for (batch, many, wide, high, n), count in share_groups(axes):
         writer = StripWriter(work, product, tiling, soc, expansion, (high, wide, n))
         groups.append(BlockGroup(writer.write(batch, many, high * tiling.columns, n), count))
+    if expansion.noted:
+        named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]
+        groups = [replace(one, origins=at) for one, at in zip(groups, share_origins(named), strict=True)]
     return groups
+
+
+AXES = ("batch", "image", "wide", "high", "n")
 
 
 class StripWriter(CubeWriter):
@@ -73,6 +82,7 @@ class StripWriter(CubeWriter):
         view = replace(product, conv=self.strip, images=self.strip.batch, m=self.strip.out_h * tiling.columns)
         inside = replace(work, conv=self.strip)
         super().__init__(inside, view, tiling, soc, expansion, (high * min(wide, tiling.columns), n))
+        self._note(work, product)
         self.whole, self.high, self.wide = product, high, wide
         self.column = ZERO
 
@@ -97,6 +107,9 @@ class StripWriter(CubeWriter):
         """Makes strips of some width the map that is worked on."""
         self.conv = conv = strip_of(self.strip, part.size)
         self.out.area = StripArea(part.at(index), part.size, conv.whole_out)
+        self.notes.strip = StripPlace(part.at(index), part.size)
+        if self.out.notes is not None:
+            self.out.notes.strip = self.notes.strip
         last = conv.whole_width - conv.width
         first = min(last, part.start * conv.stride_w)
         step = min(part.size * conv.stride_w, (last - first) // (part.trips - 1)) if part.trips > 1 else 0
@@ -130,11 +143,11 @@ class StripWriter(CubeWriter):
         axes = [(units, plane), (held, down * line)]
         if skips_columns(conv, kernel_columns(conv, k[1])):
             axes.append((conv.out_w, conv.stride_w * BLOCK_BYTES))
-        self._bring(offset, axes, held * units * columns * BLOCK_BYTES)
+        self._bring(offset, axes, held * units * columns * BLOCK_BYTES, self.notes.load_a(where, m, k))
 
-    def _bring(self, offset: Affine, axes: Sequence[tuple[int, int]], bytes: int) -> None:
+    def _bring(self, offset: Affine, axes: Sequence[tuple[int, int]], bytes: int, note: Note) -> None:
         """Brings bursts that lie along several axes (count, distance): one transfer along the longest axis,
-        loops over the others.
+        loops over the others, the first trip of which has the note of all.
         """
         axes = [axis for axis in axes if axis[0] > 1]
         burst = bytes // prod(count for count, _ in axes)
@@ -142,13 +155,15 @@ class StripWriter(CubeWriter):
         across, along = axes[:-1], axes[-1] if axes else (1, burst)
         with ExitStack() as loops:
             at, part = offset, along[0] * burst
-            place, inside = ZERO, part
+            place, inside, turns = ZERO, part, list[Affine]()
             for count, distance in across:
                 index = loops.enter_context(self.b.loop("d", count))
                 at, place = plus(at, times(index, distance)), plus(place, times(index, inside))
                 inside *= count
+                turns.append(index)
             tile = Tile.strided(self.work.a.region, at, along[0], burst, along[1])
-            self._load(tile, self.a1, 0, self.work.a, at=place)
+            whole = partial(_with_first, turns, note)
+            self._load(tile, self.a1, 0, self.work.a, at=place, note=whole)
 
     def _load_image(self, image: RawImage, number: Affine, first: Affine, held: int, down: int) -> None:
         """AIPP converts the columns of some rows on their way."""
@@ -165,3 +180,8 @@ class StripWriter(CubeWriter):
         tile = Tile.strided(self.work.a.region, offset, rows, used, image.row_bytes * down)
         converted = held * conv.width * BLOCK_BYTES
         self._load(tile, self.a1, 0, self.work.a, converted=converted)
+
+
+def _with_first(turns: Sequence[Affine], note: Note, frame: Frame) -> Sequence[Item]:
+    """The note of a whole transfer, on the first trip of the loops that it is cut into."""
+    return () if any(frame.at(index) for index in turns) else note(frame)

@@ -79,7 +79,7 @@ class FixpipeOut:
         `whole`; its indices, for notes, in `where`).
         """
         b, out = self.b, self.work.out
-        note = self.notes.of(where).fix(m[1], n) if self.notes and where else None
+        notes = self.notes.of(where) if self.notes and where else None
         b.receive(self.l0c)
         for place, part, parts in self.area.tiles(b, out, whole, m, n, base):
             tile = fitted(b, place, out)
@@ -96,7 +96,7 @@ class FixpipeOut:
                     "fixpipe",
                     dst_stride=tile.stride,
                     aligned=tile.aligned,
-                    effect=note,
+                    effect=notes.fix(m[1], n, part) if notes else None,
                 )
             )
         b.release(self.l0c)
@@ -270,7 +270,7 @@ class UnifiedBufferOut:
                         other.burst_bytes,
                         src_stride=other.stride,
                         aligned=other.aligned,
-                        effect=notes.bring(stream.ref, m[1], n) if notes else None,
+                        effect=notes.bring(stream.ref, m[1], n, part) if notes else None,
                     )
                 )
             b.commit(ring)
@@ -314,7 +314,7 @@ class UnifiedBufferOut:
             b.receive(ring)
             for place, part, parts in self.area.tiles(b, ref, whole, m, n, start):
                 at = times(part, share_of_slot(count * self.itemsize, parts))
-                note = notes.store(ref, m[1], n) if notes else None
+                note = notes.store(ref, m[1], n, part) if notes else None
                 self._store(fitted(b, place, ref), ring, count * self.itemsize, at, note)
             b.release(ring)
 
