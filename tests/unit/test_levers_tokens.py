@@ -125,11 +125,11 @@ def test_softmax_over_whole_blocks_and_results_are_left() -> None:
     assert not site.possible
 
 
-def test_advice_for_a_plain_vision_transformer() -> None:
-    """On chips whose kernels go row by row more than half of the time is for want of padding."""
-    graph = asim.load("tests/data/models/vit_s_16.onnx", batch=4)
-    found = {proposal.lever: proposal for proposal in asim.advise(graph, "Ascend310", trials=0).proposals}
-    assert found["pad-tokens"].gain_us > 0.3 * found["pad-tokens"].before_us
+def test_advice_for_plain_attention() -> None:
+    """On chips whose kernels go row by row much of the time is for want of padding."""
+    advice = asim.advise(encoder(197, batch=1, heads=6), "Ascend310", trials=0)
+    found = {proposal.lever: proposal for proposal in advice.proposals}
+    assert found["pad-tokens"].gain_us > 0.4 * found["pad-tokens"].before_us
 
 
 def feed_forward(batch: int = 3, tokens: int = 21) -> Graph:
