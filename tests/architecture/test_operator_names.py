@@ -61,7 +61,9 @@ REASONS: dict[str, str] = {
         "a convolution mixes channels by constant weights; a Concat puts them one behind the other"
     ),
     "passes/levers/channel_rewrite.py": _LEVER,
+    "passes/levers/flat_rows.py": _LEVER,
     "passes/levers/identity_conv.py": _LEVER,
+    "passes/levers/layer_norm_pattern.py": _LEVER,
     "passes/levers/narrow_types.py": _MAKES,
     "passes/levers/pad_tokens.py": _LEVER,
     "passes/levers/padded_axes.py": "what a Softmax with a mask leaves for a product to add up",

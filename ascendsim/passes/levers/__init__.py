@@ -6,8 +6,10 @@ alignment, parameter change, layout tricks.
 """
 
 from ascendsim.passes.levers.channels import AlignChannels
+from ascendsim.passes.levers.flat_rows import FlatRows
 from ascendsim.passes.levers.half_outputs import HalfOutputs
 from ascendsim.passes.levers.identity_conv import IdentityConv
+from ascendsim.passes.levers.layer_norm_pattern import LayerNormPattern
 from ascendsim.passes.levers.lever import (
     Lever,
     LeverContext,
@@ -32,7 +34,9 @@ LEVERS: tuple[Lever, ...] = (
     IdentityConv(),
     HalfOutputs(),
     TransposeList(),
+    LayerNormPattern(),
     PadTokens(),
+    FlatRows(),
     SoftmaxAxis(),
 )
 """Every lever, in the order in which several of them are applied to one graph."""
@@ -40,8 +44,10 @@ LEVERS: tuple[Lever, ...] = (
 __all__ = [
     "LEVERS",
     "AlignChannels",
+    "FlatRows",
     "HalfOutputs",
     "IdentityConv",
+    "LayerNormPattern",
     "Lever",
     "LeverContext",
     "NarrowTypes",
