@@ -232,6 +232,8 @@ class VectorWork:
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
+        own_tiling: Whether the kernel is one for open shapes where the chip has such: it works out its tiling
+            on the core.
         inputs, outputs: What is read and written.
     """
 
@@ -247,6 +249,7 @@ class VectorWork:
     planes: bool = False
     maps: Maps | None = None
     in_turn: bool = False
+    own_tiling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +287,8 @@ class MoveWork:
             patterns.
         in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
             before it has left its buffer.
+        own_tiling: See `VectorWork`.
+        parts: Cores that the kernel takes, if there are so many; 0 = as many as are worth while.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -294,6 +299,8 @@ class MoveWork:
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
     one_by_one: bool = False
     in_turn: bool = False
+    own_tiling: bool = False
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,8 +447,8 @@ class LowerContext:
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.
         gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
-            select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn: How CANN's kernels for the chip
-            do it (`soc.KernelSpec`).
+            select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn, transdata_by_images,
+            transdata_filter_cycles: How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """
@@ -460,6 +467,8 @@ class LowerContext:
     sums_in_turn: bool = False
     cores: int = 1
     split_cores: bool = False
+    transdata_by_images: bool = False
+    transdata_filter_cycles: float = 0.0
 
     @classmethod
     def of(
@@ -485,6 +494,8 @@ class LowerContext:
             kernels.sums_in_turn,
             soc.ai_cores,
             soc.split_cores,
+            kernels.transdata_by_images,
+            kernels.transdata_filter_cycles,
         )
 
     def form(self, cann_type: str) -> str | None:
