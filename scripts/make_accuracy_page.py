@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from ascendsim.validate.calibrate import CONSTANTS, left_out_values
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "tests" / "data" / "models"
 TARGET = ROOT / "docs" / "how_accurate_is_it.md"
+MECHANISMS = ROOT / "ascendsim" / "validate" / "data" / "operator_mechanisms.csv"
 CALIBRATION = ROOT / "ascendsim" / "validate" / "data" / "calibration.json"
 CHIPS = {
     "310": "Ascend 310",
@@ -191,6 +193,26 @@ def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction
     )
 
 
+def mechanisms() -> str:
+    """What each mechanism is worth on published operators (`scripts/make_operator_mechanisms.py`)."""
+    found = list(csv.DictReader(MECHANISMS.read_text(encoding="utf-8").splitlines()))
+    rows = [
+        (
+            item["mechanism"],
+            f"{item['chip']}: {item['operators']}",
+            item["rows"],
+            f"{item['median_without']} -> {item['median']}",
+            f"{item['set_aside_without']} -> {item['set_aside']}",
+        )
+        for item in found
+    ]
+    head = ("mechanism", "operators", "rows", "median error %, off -> on", "of rows set aside")
+    return (
+        "What mechanisms of kernels and memory are worth, each switched off by itself; a third of the rows, chosen "
+        "by a hash of what\nthey compute, was set aside while they were found.\n\n" + table(head, rows)
+    )
+
+
 def printed(kind: str) -> str:
     """What a validate command prints, as a block."""
     out = io.StringIO()
@@ -222,6 +244,7 @@ def main() -> None:
     parts += [
         OPEN,
         heading("Single operators"),
+        mechanisms(),
         printed("operators"),
         heading("Micro-benchmarks"),
         printed("micro"),

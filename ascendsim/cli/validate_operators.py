@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
     from ascendsim.validate.operators import Timing
     from ascendsim.validate.operators_rows import LeftOut
 
+MOST_PROCESSES = 2
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument(
-        "--chips", default="910A,910B", metavar="LIST", help="chips as published: 910A, 910B (default: both)"
+        "--chips",
+        default="910A,910B,910B4,910B-30,910B2",
+        metavar="LIST",
+        help="chips as published: 910A, 910B, 910B4, 910B-30 (first generation), 910B2 (default: all)",
     )
     parser.add_argument(
         "--worst",
@@ -56,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
                 f"option --chips: {group!r}", "has no published operators", remedy=suggest(group, CHIPS)
             )
     with progress("simulating", "rows") as show:
-        timings, left = compare_operators(groups, show)
+        processes = min(MOST_PROCESSES, os.cpu_count() or 1)
+        timings, left = compare_operators(groups, show, processes=processes)
     for group in groups:
         mine = [timing for timing in timings if timing.row.group == group]
         if mine:
@@ -81,6 +88,7 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
     parts = [
         ("all", list(timings)),
         ("not fitted on", [t for t in timings if t.row.op_type not in FITTED_KINDS]),
+        ("set aside", [t for t in timings if t.row.held]),
     ]
     for name, part in (*parts, *((kind, [t for t in timings if t.row.op_type == kind]) for kind in kinds)):
         if not part:
@@ -92,7 +100,7 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
     columns = ("operator", "rows", "median %", "bias %", "Spearman", "roofline median %", "roofline Spearman")
     print_table(columns, rows, title=f"chip {group} (as {timings[0].row.soc})")
     print()
-    worst = sorted(timings, key=lambda t: (-abs(t.error), t.row.line))[:count]
+    worst = sorted(timings, key=lambda t: (-abs(t.error), t.row.file, t.row.line))[:count]
     listed = [
         (
             t.row.op_type,
@@ -100,7 +108,7 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
             f"{t.row.duration_us:.2f}",
             f"{t.simulated_us:.2f}",
             f"{100 * t.error:+.0f}",
-            str(t.row.line),
+            f"{t.row.file.removesuffix('.csv')}:{t.row.line}",
         )
         for t in worst
     ]
@@ -110,7 +118,9 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
 
 def _print_left(left: Sequence[LeftOut], every: bool) -> None:
     if every:
-        rows = [(item.group, item.op_type, item.name, str(item.line), item.reason) for item in left]
+        rows = [
+            (item.group, item.op_type, item.name, f"{item.file}:{item.line}", item.reason) for item in left
+        ]
         print_table(("chip", "operator", "name", "line", "left out because"), rows)
         return
     reasons = dict.fromkeys(item.reason for item in left)
@@ -143,9 +153,9 @@ def _draw(group: str, timings: Sequence[Timing], folder: Path) -> None:
 
 
 def _csv(timings: Sequence[Timing], left: Sequence[LeftOut]) -> str:
-    lines = ["line,chip,operator,inputs,measured_us,simulated_us,error,roofline_us,left_out_because"]
+    lines = ["file,line,chip,operator,inputs,measured_us,simulated_us,error,roofline_us,left_out_because"]
     for t in timings:
         figures = f"{t.row.duration_us:.3f},{t.simulated_us:.3f},{t.error:.4f},{t.roofline_us:.3f}"
-        lines.append(f"{t.row.line},{t.row.group},{t.row.op_type},{_shapes(t)},{figures},")
-    lines += [f'{item.line},{item.group},{item.op_type},,,,,,"{item.reason}"' for item in left]
+        lines.append(f"{t.row.file},{t.row.line},{t.row.group},{t.row.op_type},{_shapes(t)},{figures},")
+    lines += [f'{item.file},{item.line},{item.group},{item.op_type},,,,,,"{item.reason}"' for item in left]
     return "\n".join(lines) + "\n"

@@ -2,8 +2,8 @@
 who else reads the same.
 
 Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the
-two rates. An atomic write loads L2 both ways, and DRAM delivers the old bytes that L2 lacks. Three effects
-are bound to a transfer's rate:
+two rates, and a task that does both has the bus turned around again and again. An atomic write loads L2 both
+ways, and DRAM delivers the old bytes that L2 lacks. Three effects are bound to a transfer's rate:
 
     misses          where requests hold their place in the engine until they are served, DRAM's latency lowers
                     the engine's rate
@@ -26,6 +26,8 @@ from ascendsim.machine.core import Transfer
 from ascendsim.machine.l2 import ALL, NONE, Shares
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, capacities
 from ascendsim.soc.spec import SocSpec
+
+_MIXED = 4  # times the rarer direction's share of the bytes: 1 where the bus turns as often as it ever does
 
 
 class Readers(NamedTuple):
@@ -115,7 +117,8 @@ class Binding:
             read *= self._same_line_slowdown(Link.DRAM_READ)
         if dram.half_duplex:
             read, write = (
-                read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s),
+                (read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s))
+                * self._turnaround(),
                 Fraction(0),
             )
         to_l2 = through_l2 if demand.write else 0
@@ -125,6 +128,16 @@ class Binding:
             math.ceil(read * WEIGHT),
             math.ceil(write * WEIGHT),
         )
+
+    def _turnaround(self) -> Fraction:
+        """How much longer the bus is busy because the task's reads and writes take turns on it.
+
+        Whole where either is a quarter of the bytes at least; controllers collect writes, so that fewer of
+        them cost proportionally less.
+        """
+        rarer = min(self.shares.written, 1 - self.shares.written)
+        loss = 1 / Fraction(self.soc.dram.mixed_efficiency) - 1
+        return 1 + loss * min(Fraction(1), _MIXED * rarer)
 
     def _width(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int) -> int:
         """The largest rate of one core, work units per tick."""

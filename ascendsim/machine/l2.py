@@ -69,6 +69,7 @@ class Shares:
             burst.
         write_through: By region, share of the bytes written that go straight to DRAM.
         evicted: DRAM bytes written back for every byte that the task allocates in L2.
+        written: Share of writes in all that the task moves from and to DRAM.
     """
 
     bypass: bool = False
@@ -76,6 +77,15 @@ class Shares:
     read_spread: Mapping[str, Fraction] = field(default_factory=dict)
     write_through: Mapping[str, Fraction] = field(default_factory=dict)
     evicted: Fraction = Fraction(0)
+    written: Fraction = Fraction(0)
+
+    def dram_bytes(self, reads: Iterable[Access], writes: Iterable[Access]) -> tuple[Fraction, Fraction]:
+        """Bytes from and to DRAM."""
+        reads, writes = list(reads), list(writes)
+        missed = sum((access.moved_bytes * self.read_miss[access.region] for access in reads), NONE)
+        through = sum((access.moved_bytes * self.write_through[access.region] for access in writes), NONE)
+        back = self.evicted * self.allocated(reads, writes) if self.evicted else NONE
+        return missed, through + back
 
     def allocated(self, reads: Iterable[Access], writes: Iterable[Access]) -> Fraction | int:
         """Bytes for which lines are taken: what misses, and what is written."""
@@ -119,8 +129,15 @@ def in_all(parts: Sequence[Judged]) -> Shares:
             spread[region] = max(listed)
     allocated = [part.shares.allocated(part.reads, part.writes) for part in parts]
     pushed = sum((part.shares.evicted * size for part, size in zip(parts, allocated, strict=True)), NONE)
+    sides = [part.shares.dram_bytes(part.reads, part.writes) for part in parts]
+    out = sum((side[1] for side in sides), NONE)
     return Shares(
-        parts[0].shares.bypass, missed, spread, through, pushed / sum(allocated) if pushed else NONE
+        parts[0].shares.bypass,
+        missed,
+        spread,
+        through,
+        pushed / sum(allocated) if pushed else NONE,
+        out / sum(map(sum, sides)) if out else NONE,
     )
 
 
@@ -214,7 +231,10 @@ class L2State:
         write_through = self._write(reads, writes, keys)
         shares = Shares(False, read_miss, spread, write_through)
         allocated = shares.allocated(reads, writes) if self._written_back else 0
-        return replace(shares, evicted=Fraction(self._written_back) / allocated) if allocated else shares
+        if allocated:
+            shares = replace(shares, evicted=Fraction(self._written_back) / allocated)
+        missed, out = shares.dram_bytes(reads, writes)
+        return replace(shares, written=out / (missed + out)) if out else shares
 
     def _first_reads(self, access: Access) -> Fraction:
         """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte

@@ -8,19 +8,19 @@ operator become the epilogue of a cube operator, chains of vector work join.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Union
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.opset.attention import AttentionWork as AttentionWork
+from ascendsim.opset.lower_context import FORM as FORM
+from ascendsim.opset.lower_context import LowerContext as LowerContext
 from ascendsim.opset.refs import WORKSPACE as WORKSPACE
 from ascendsim.opset.refs import Ref as Ref
 from ascendsim.opset.refs import workspace_of as workspace_of
 from ascendsim.opset.steps import Over as Over
 from ascendsim.opset.steps import Step as Step
-from ascendsim.soc.spec import SocSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,6 @@ class ConvGeometry:
     kernel_d: int = 1  # depth taps, each a further k step over another input slice
 
 
-FORM = "form of "  # key of `LowerContext.options`, in front of CANN's operator type
 # Pseudo-intrinsic, first in the epilogue of integer Cube work: int32 sums times a scale, by what moves them
 # out of L0C (TIK, tensor_mov: `deqscale` for int32 -> float16; FIXPIPE's pre-stage on split cores)
 SCALED = "deqscale"
@@ -232,6 +231,8 @@ class VectorWork:
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
+        own_tiling: Whether the kernel is one for open shapes where the chip has such: it works out its tiling
+            on the core.
         inputs, outputs: What is read and written.
     """
 
@@ -247,6 +248,7 @@ class VectorWork:
     planes: bool = False
     maps: Maps | None = None
     in_turn: bool = False
+    own_tiling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +286,8 @@ class MoveWork:
             patterns.
         in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
             before it has left its buffer.
+        own_tiling: See `VectorWork`.
+        parts: Cores that the kernel takes, if there are so many; 0 = as many as are worth while.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -294,6 +298,8 @@ class MoveWork:
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
     one_by_one: bool = False
     in_turn: bool = False
+    own_tiling: bool = False
+    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,70 +434,3 @@ Work = Union[
     StagedProduct,
     WorkChoice,
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class LowerContext:
-    """What an operator may ask while it describes its work.
-
-    Attributes:
-        aicpu_types: CANN operator types that the chip runs on the AI CPU.
-        options: Profile flags ("aicpu_pow" ...).
-        intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
-            for granted.
-        gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
-            select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn: How CANN's kernels for the chip
-            do it (`soc.KernelSpec`).
-        cores: AI Cores; of split chips the cube cores.
-        split_cores: Whether cube and vector cores are apart.
-    """
-
-    aicpu_types: frozenset[str] = frozenset()
-    options: dict[str, object] = field(default_factory=dict)
-    intrinsics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    gelu_two_exponents: bool = True
-    sigmoid_polynomial: bool = False
-    sigmoid_divides: bool = False
-    softmax_multiplies: bool = False
-    transpose_packs_lines: bool = True
-    select_sets_mask: bool = False
-    transdata_in_turn: bool = False
-    rows_in_turn: bool = False
-    sums_in_turn: bool = False
-    cores: int = 1
-    split_cores: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        soc: SocSpec,
-        aicpu_types: frozenset[str] = frozenset(),
-        options: Mapping[str, object] | None = None,
-    ) -> LowerContext:
-        """What a chip allows."""
-        kernels = soc.kernels
-        return cls(
-            aicpu_types,
-            dict(options or {}),
-            soc.vector.intrinsics,
-            kernels.gelu_two_exponents,
-            kernels.sigmoid_polynomial,
-            kernels.sigmoid_divides,
-            kernels.softmax_multiplies,
-            kernels.transpose_packs_lines,
-            kernels.select_sets_mask,
-            kernels.transdata_in_turn,
-            kernels.rows_in_turn,
-            kernels.sums_in_turn,
-            soc.ai_cores,
-            soc.split_cores,
-        )
-
-    def form(self, cann_type: str) -> str | None:
-        """The form of a kernel that the user chose; None = the kernel's own default."""
-        chosen = self.options.get(FORM + cann_type)
-        return None if chosen is None else str(chosen)
-
-    def supports(self, op: str, dtype: DType) -> bool:
-        """Whether the chip has a vector instruction for a type."""
-        return not self.intrinsics or dtype.value in self.intrinsics.get(op, ())

@@ -130,6 +130,7 @@ class DramSpec:
     read_gb_per_s: float  # whole chip, 10^9 bytes
     write_gb_per_s: float
     half_duplex: bool  # reads and writes share one bus
+    mixed_efficiency: float  # rate factor of that bus where a task reads and writes
     read_latency_cycles: int
     uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
@@ -215,7 +216,16 @@ class KernelSpec:
     softmax_pads_fractals: (
         bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there
     )
+    transdata_by_images: bool  # TransData of feature maps takes as many cores as there are images, if it can
+    transdata_filter_cycles: float  # of the scalar unit for each element of a filter that TransData turns
     transdata_in_turn: bool  # TransData takes all cores and has one buffer: tiles come, turn and go in turn
+    # kernels for open shapes that reduce or turn: time of the scalar unit for their tiling, and for each core
+    # of the task for code that all of them fetch
+    tiling_ns: float
+    core_code_ns: float
+    # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type
+    core_bytes: int | None
+    adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
     )

@@ -10,67 +10,129 @@ import math
 import re
 
 from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Tensor
 from ascendsim.validate.operators_bench import Bench, OneOperator, logical
-from ascendsim.validate.operators_rows import OperatorRow
+from ascendsim.validate.operators_rows import Operand, OperatorRow
 
 
 def convolution(row: OperatorRow, bench: Bench) -> OneOperator:
     """A convolution of one group; channels as padded, as the profile has them."""
+    result, macs = convolved(row, bench)
+    return bench.finish(result, precision=_mode(row), macs=macs)
+
+
+def convolved(row: OperatorRow, bench: Bench) -> tuple[Tensor, int]:
+    """A row's convolution and its multiply-adds."""
     image, weight, out = logical(row.inputs[0]), row.inputs[1].shape, logical(row.outputs[0])
     kernel, stride, pad = _window(image, weight, out, row.inputs[0].shape[1])
-    taps = bench.builder.weight("w", (out[1], image[1], kernel, kernel), dtype=DType.FLOAT32)
-    bias = bench.builder.weight("b", (out[1],), dtype=DType.FLOAT32) if len(row.inputs) > 2 else None
-    made = bench.made(image, DType.FLOAT32)
-    result = bench.builder.op("Conv", made, taps, bias, strides=(stride, stride), pads=(pad,) * 4)
-    return bench.finish(
-        result, precision=_mode(row.inputs[0].dtype), macs=math.prod(out) * image[1] * kernel * kernel
-    )
+    kind = _kind(row)
+    taps = bench.builder.weight("w", (out[1], image[1], kernel, kernel), dtype=kind)
+    bias = bench.builder.weight("b", (out[1],), dtype=kind) if len(row.inputs) > 2 else None
+    made = bench.made(image, kind)
+    result = bench.builder.op("Conv", made, taps, bias, strides=(stride, stride), pads=pad)
+    return result, math.prod(out) * image[1] * kernel * kernel
 
 
 def convolution_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
-    """The gradient of a convolution's input is its transposed convolution."""
+    """The gradient of a convolution's input."""
+    result, macs = gradient_of_image(row, bench)
+    return bench.finish(result, precision=_mode(row), macs=macs)
+
+
+def gradient_of_image(row: OperatorRow, bench: Bench) -> tuple[Tensor, int]:
+    """A row's gradient of a convolution's input, and its multiply-adds."""
     maps = [o for o in row.inputs if o.format == "NC1HWC0"]
-    weight = next(o for o in row.inputs if o.format.startswith("FRAC"))
+    weight = next(o for o in row.inputs if o.format.upper().startswith("FRAC"))
     gradient, out = logical(maps[0]), logical(row.outputs[0])
     kernel, stride, pad = _window(out, weight.shape, gradient, row.outputs[0].shape[1])
-    taps = bench.builder.weight("w", (gradient[1], out[1], kernel, kernel), dtype=DType.FLOAT32)
-    made = bench.made(gradient, DType.FLOAT32)
-    result = bench.builder.op("ConvTranspose", made, taps, strides=(stride, stride), pads=(pad,) * 4)
-    return bench.finish(
-        result, precision=_mode(maps[0].dtype), macs=math.prod(gradient) * out[1] * kernel * kernel
+    kind = _kind(row)
+    taps = bench.builder.weight("w", (gradient[1], out[1], kernel, kernel), dtype=kind)
+    made = bench.made(gradient, kind)
+    result = bench.builder.op(
+        "Conv2DBackpropInput",
+        *(taps, made),
+        domain="ascend",
+        input_size=out,
+        strides=(stride, stride),
+        pads=pad,
     )
+    return result, math.prod(gradient) * out[1] * kernel * kernel
 
 
-def _mode(dtype: DType | None) -> str:
-    return "cube_fp16in_fp32out" if dtype is DType.FLOAT16 else "must_keep_origin_dtype"
+def filter_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
+    """The gradient of a convolution's filters, from the gradient of its result and its image."""
+    made_by, stored = operands_of(row)[:2]
+    filters = row.outputs[0].shape
+    if logical(made_by)[1] != filters[1] * filters[2]:  # PyTorch's profile has the image first
+        made_by, stored = stored, made_by
+    out, image = logical(made_by), logical(stored)
+    kernel, stride, pad = _window(image, filters, out, stored.shape[1])
+    kind = made_by.dtype or DType.FLOAT16
+    sizes = [out[1], image[1], kernel, kernel]
+    made = bench.builder.op(
+        "Conv2DBackpropFilter",
+        *(bench.stored(image, kind), bench.made(out, kind)),
+        domain="ascend",
+        filter_size=sizes,
+        strides=(stride, stride),
+        pads=pad,
+    )
+    return bench.finish(made, macs=math.prod(out) * image[1] * kernel * kernel)
+
+
+def _kind(row: OperatorRow) -> DType:
+    """Type of the operands; float32 where float16 ones have a float32 result, and the precision mode is to
+    convert them.
+    """
+    before, after = operands_of(row)[0].dtype, row.outputs[0].dtype
+    return before if before is after and before is not None else DType.FLOAT32
+
+
+def _mode(row: OperatorRow) -> str:
+    same = operands_of(row)[0].dtype is row.outputs[0].dtype
+    return "must_keep_origin_dtype" if same else "cube_fp16in_fp32out"
+
+
+def operands_of(row: OperatorRow) -> list[Operand]:
+    """A row's tensors without the lists of sizes among them."""
+    return [operand for operand in row.inputs if operand.dtype is not DType.INT32]
 
 
 def _window(
     image: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...], blocks: int
-) -> tuple[int, int, int]:
-    """Kernel, stride and padding of a square convolution: FRACTAL_Z has blocks x kernel^2 rows of
-    fractals.
+) -> tuple[int, int, tuple[int, int, int, int]]:
+    """Kernel, stride and padding of a square convolution: FRACTAL_Z has blocks x kernel^2 rows of fractals.
+
+    Padding is the same on all sides if it can be; else what does not come out even is at the end.
     """
     kernel = math.isqrt(weight[0] // blocks)
     stride = round(image[2] / out[2])
-    pad = next(p for p in range(kernel) if (image[2] + 2 * p - kernel) // stride + 1 == out[2])
-    return kernel, stride, pad
+    totals = [p for p in range(2 * kernel) if (image[2] + p - kernel) // stride + 1 == out[2]]
+    total = next((p for p in totals if p % 2 == 0), totals[0])
+    top = total // 2
+    return kernel, stride, (top, top, total - top, total - top)
 
 
 def product(row: OperatorRow, bench: Bench) -> OneOperator:
-    """Left [m, k] (or turned) times right, which is a weight unless left is turned (then both are
-    activations).
+    """A matrix product, with a bias where the row has a third input."""
+    result, macs = multiplied(row, bench, len(row.inputs) > 2)
+    return bench.finish(result, precision=_mode(row), macs=macs)
+
+
+def multiplied(row: OperatorRow, bench: Bench, with_bias: bool) -> tuple[Tensor, int]:
+    """A row's product of left [m, k] (or turned) and right, which is a weight unless left is turned (then
+    both are activations), and its multiply-adds.
     """
-    a, b, out = row.inputs[0], row.inputs[1], row.outputs[0].shape
-    turned = a.shape[0] != out[0]
-    depth = a.shape[0 if turned else 1]
-    given = bench.made(a.shape, a.dtype)
-    with_bias = len(row.inputs) > 2
-    other = bench.made(b.shape, b.dtype) if turned else bench.builder.weight("w", b.shape, dtype=b.dtype)
-    bias = bench.builder.weight("b", (out[1],), dtype=a.dtype) if with_bias else None
-    stored_turned = b.shape == (out[1], depth) and (with_bias or b.shape != (depth, out[1]))
+    a, b, out = (logical(operand) for operand in (*row.inputs[:2], row.outputs[0]))
+    turned = a[0] != out[0]
+    depth = a[0 if turned else 1]
+    kind = _kind(row)
+    given = bench.made(a, kind)
+    other = bench.made(b, kind) if turned else bench.builder.weight("w", b, dtype=kind)
+    bias = bench.builder.weight("b", (out[1],), dtype=kind) if with_bias else None
+    stored_turned = b == (out[1], depth) and (with_bias or b != (depth, out[1]))
     result = bench.builder.op("Gemm", given, other, bias, transA=int(turned), transB=int(stored_turned))
-    return bench.finish(result, macs=math.prod(out) * depth)
+    return result, math.prod(out) * depth
 
 
 _SIZES = re.compile(r"M=(\d+) N=(\d+) K=(\d+)|(\d+)x(\d+) @ \d+x(\d+)|(\d+),(\d+);\d+,(\d+) \(B transposed\)")

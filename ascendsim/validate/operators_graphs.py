@@ -14,16 +14,31 @@ from collections.abc import Callable
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, storage_bytes
 from ascendsim.validate.operators_bench import Bench, OneOperator, logical
-from ascendsim.validate.operators_cube import convolution, convolution_gradient, product, sample_product
+from ascendsim.validate.operators_calls import CALLS
+from ascendsim.validate.operators_cube import (
+    convolution,
+    convolution_gradient,
+    filter_gradient,
+    product,
+    sample_product,
+)
+from ascendsim.validate.operators_language import LANGUAGE
 from ascendsim.validate.operators_rows import OperatorRow
+from ascendsim.validate.operators_training import ELEMENTWISE, PRODUCT, TRAINING
 
 _GRADIENTS = "ai.onnx.preview.training"
 
 
 def one_operator(row: OperatorRow) -> OneOperator | str:
     """The graph of a row, or the reason why there is none."""
-    build = _BUILDERS.get(row.op_type)
-    return build(row, Bench(row)) if build is not None else "no operator of this project does this"
+    build = (_CALLS if row.call else _BUILDERS).get(row.op_type)
+    if build is None:
+        return "no operator of this project does this"
+    bench = Bench(row)
+    built = build(row, bench)
+    for _ in range(bench.before):
+        built = build(row, bench)
+    return built
 
 
 def _elementwise(op: str) -> _Builder:
@@ -35,9 +50,40 @@ def _elementwise(op: str) -> _Builder:
 
 
 def _cast(row: OperatorRow, bench: Bench) -> OneOperator:
+    """In mixed precision a float32 matrix, vector or filter that becomes shorter is a weight."""
     source, target = row.inputs[0], row.outputs[0]
+    assert source.dtype is not None
     assert target.dtype is not None
-    return bench.finish(bench.builder.op("Cast", bench.made(source.shape, source.dtype), to=target.dtype))
+    weight = len(source.shape) < 3 or source.format.upper().startswith("FRAC")
+    shorter = source.dtype is DType.FLOAT32 and target.dtype.itemsize < source.dtype.itemsize
+    give = bench.kept if row.profiled and weight and shorter else bench.made
+    return bench.finish(bench.builder.op("Cast", give(source.shape, source.dtype), to=target.dtype))
+
+
+def _with_kept(op: str) -> _Builder:
+    """What is added to in float32, changed by an update or flat is a weight, a moment or a gradient that lies
+    in DRAM.
+    """
+
+    def build(row: OperatorRow, bench: Bench) -> OneOperator:
+        wide = len({operand.dtype for operand in row.inputs}) > 1
+        tensors = []
+        for number, operand in enumerate(row.inputs):
+            assert operand.dtype is not None
+            float32 = operand.dtype is DType.FLOAT32
+            changed = row.updates and (op == "Mul" or (op == "Sub" and number == 0))
+            kept = row.profiled and float32 and (changed or wide or len(operand.shape) == 1)
+            tensors.append((bench.kept if kept else bench.made)(operand.shape, operand.dtype))
+        if wide:
+            tensors = [
+                tensor
+                if tensor.dtype is DType.FLOAT32
+                else bench.builder.op("Cast", tensor, to=DType.FLOAT32)
+                for tensor in tensors
+            ]
+        return bench.finish(bench.builder.op(op, *tensors))
+
+    return build
 
 
 def _relu_grad(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -159,7 +205,12 @@ def _nll_loss(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(bench.builder.op("NegativeLogLikelihoodLoss", *tensors))
 
 
-_LAYOUTS = {"FRACTAL_Z": Format.FRACTAL_Z, "NC1HWC0": Format.NC1HWC0, "FRACTAL_NZ": Format.FRACTAL_NZ}
+_LAYOUTS = {
+    "FRACTAL_Z": Format.FRACTAL_Z,
+    "FracZ": Format.FRACTAL_Z,
+    "NC1HWC0": Format.NC1HWC0,
+    "FRACTAL_NZ": Format.FRACTAL_NZ,
+}
 
 
 def _trans_data(row: OperatorRow, bench: Bench) -> OneOperator | str:
@@ -188,40 +239,37 @@ def _nd_to_nz(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(turned, placed=True)
 
 
+def _any_product(row: OperatorRow, bench: Bench) -> OneOperator | str:
+    return PRODUCT(row, bench) if row.profiled else sample_product(row, bench)
+
+
 _Builder = Callable[[OperatorRow, Bench], "OneOperator | str"]
 _BUILDERS: dict[str, _Builder] = {
-    "Add": _elementwise("Add"),
-    "AssignAdd": _elementwise("Add"),
-    "Mul": _elementwise("Mul"),
-    "RealDiv": _elementwise("Div"),
-    "Equal": _elementwise("Equal"),
-    "Relu": _elementwise("Relu"),
+    **{op: _elementwise(onnx) for op, onnx in ELEMENTWISE.items()},
+    **{op: _with_kept(op) for op in ("Add", "Mul", "Sub")},
+    **TRAINING,
+    **LANGUAGE,
     "ReluGrad": _relu_grad,
-    "LogSoftmaxV2": _elementwise("LogSoftmax"),
     "Cast": _cast,
     "ReluV2": _relu_v2,
     "TensorMove": _copy,
-    "AtomicAddrClean": _filled,
-    "Fill": _filled,
-    "OnesLike": _filled,
-    "BroadcastTo": _expand,
+    **dict.fromkeys(("AtomicAddrClean", "MemSet", "Fill", "OnesLike", "ZerosLike"), _filled),
+    **dict.fromkeys(("BroadcastTo", "Tile"), _expand),
     "Transpose": _transpose,
     "ReduceSum": _reduce("ReduceSum"),
-    "ReduceMeanD": _reduce("ReduceMean"),
-    "BiasAddGrad": _reduce("ReduceSum"),
+    **dict.fromkeys(("ReduceMean", "ReduceMeanD"), _reduce("ReduceMean")),
+    "SquareSumV1": _reduce("ReduceSumSquare"),
     "ApplyMomentumD": _momentum,
-    "MaxPoolWithArgmax": _max_pool,
-    "MaxPoolWithArgmaxV1": _max_pool,
+    **dict.fromkeys(("MaxPoolWithArgmax", "MaxPoolWithArgmaxV1"), _max_pool),
     "Conv2D": convolution,
-    "Conv2DBackpropInput": convolution_gradient,
-    "Conv2DBackpropInputD": convolution_gradient,
-    "MatMulV2": product,
-    "MatMulV3": product,
-    "MatMul": sample_product,
-    "Matmul": sample_product,
-    "OneHotD": _one_hot,
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv2DBackpropInputD"), convolution_gradient),
+    **dict.fromkeys(("Conv2DBackpropFilter", "Conv2DBackpropFilterD"), filter_gradient),
+    **dict.fromkeys(("MatMulV2", "MatMulV3"), product),
+    **dict.fromkeys(("MatMul", "Matmul"), _any_product),
+    **dict.fromkeys(("OneHot", "OneHotD"), _one_hot),
     "TopKV2": _top_k,
     "NLLLoss": _nll_loss,
     "TransData": _trans_data,
     "ND2NZ": _nd_to_nz,
 }
+_CALLS: dict[str, _Builder] = CALLS

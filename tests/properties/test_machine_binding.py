@@ -196,3 +196,24 @@ def test_only_reads_that_miss_once_and_hit_after_that_are_slowed_down_so(
     demand = LinkDemand("x", write, 4096, 4096, 4096, 4096, 50.0, 0, 0)
     _, kind = bound(binding, demand, "x", visits, Readers(False, False))
     assert kind.cap == 50 * UNITS_PER_BYTE
+
+
+@pytest.mark.parametrize(
+    ("written", "loss"),
+    [
+        (Fraction(0), 0.0),
+        (Fraction(1), 0.0),
+        (Fraction(1, 2), 1.0),
+        (Fraction(1, 4), 1.0),
+        (Fraction(7, 8), 0.5),
+    ],
+)
+def test_a_bus_that_turns_around_carries_less(written: Fraction, loss: float) -> None:
+    """Half of the rate if reads and writes take turns; writes alone, or reads, have all of it."""
+    soc = toy(ai_cores=4, dram={"half_duplex": True, "mixed_efficiency": 0.5})
+    clock = Clock.of(soc)
+    demand = LinkDemand("x", False, 4096, 4096, 4096, 4096, 50.0, 0, 0)
+    shares = Shares(read_miss={"x": Fraction(1)}, written=written)
+    binding = Binding(shares, soc, clock, clock.ai_ticks, cores=1, abreast=1)
+    _, kind = bound(binding, demand, "x", 1, Readers(False, False))
+    assert kind.weights[Link.DRAM_READ] == pytest.approx(WEIGHT * (1 + loss), abs=1)

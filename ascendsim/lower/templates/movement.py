@@ -23,7 +23,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores
-from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core
+from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core, work_out_tiling
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
@@ -43,16 +43,23 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
         )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
-    shares = [_share(copy, _parts(copy, steps, work.in_turn, soc)) for copy in copies]
+    fixed = min(work.parts, soc.vector_units)
+    shares = [_share(copy, fixed or _parts(copy, steps, work.in_turn, soc)) for copy in copies]
     groups: list[BlockGroup] = []
-    for amounts, count in aligned_shares(
+    blocks = aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
-    ):
+    )
+    for amounts, count in blocks:
         writer = MoveWriter(expansion.builder(core), work, steps)
+        if work.own_tiling:  # TransData runs between all others, and its code stays at hand
+            work_out_tiling(writer.b, 0 if work.parts else sum(count for _, count in blocks))
         block = writer.write(list(zip(copies, amounts, strict=True)))
         cores = sum(group.count for group in groups)
         where = tuple(share_origin(shares, core) for core in range(cores, cores + count))
         groups.append(BlockGroup(block, count, origins=where if expansion.noted else ()))
+    if work.in_turn:  # profiles: the others are launched as well
+        idle = as_profiled(soc.vector_units, 0, soc) - sum(group.count for group in groups)
+        groups += [BlockGroup(BlockBuilder(soc, core).build(), idle)] if idle > 0 else []
     sizes: dict[str, int] = sizes_of(*work.extra_inputs)
     touched: dict[str, int] = {}
     for copy in copies:
@@ -84,7 +91,8 @@ def _parts(copy: Copy, steps: tuple[Step, ...], in_turn: bool, soc: SocSpec) -> 
         return as_profiled(soc.vector_units, total + copy.written, soc)
     if copy.read_burst >= total and copy.write_burst >= copy.written:
         # a plain copy, which CANN shares as elementwise work
-        return elementwise_cores(total // copy.src.dtype.itemsize, total + copy.written, soc)
+        itemsize = copy.src.dtype.itemsize
+        return elementwise_cores(total // itemsize, itemsize, total + copy.written, soc)
     return worthwhile_cores(total + copy.written, soc, _single_cycles(copy, steps, soc))
 
 

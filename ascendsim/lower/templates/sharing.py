@@ -60,10 +60,13 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
     total = sum(stream.ref.bytes for stream in streams)
+    if work.own_tiling and soc.kernels.tiling_ns and (share := _of_open_shapes(work, space, total, soc)):
+        return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
     computing = Computing.of(steps, soc)
     if space.flat and not computing.runs:
-        parts = elementwise_cores(space.cols, total, soc, computing.cycles(space.cols))
+        made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
+        parts = elementwise_cores(space.cols, made, total, soc, computing.cycles(space.cols))
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), piece))
     if work.reduces == "rows":
         parts = worthwhile_cores(total, soc, computing.cycles(space.rows * space.cols))
@@ -80,6 +83,24 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _of_open_shapes(work: VectorWork, space: Space, total: int, soc: SocSpec) -> tuple[int, int] | None:
+    """The share of kernels for open shapes, which take all cores for any number of rows, or columns in
+    32 B blocks; None for one long row and for tall and narrow work.
+
+    From block counts of AlexNet's training on 910B: sums of [32, 1000] down take 42, of [32, 4096] 47, along
+    [256, 5408] 43 and [384, 5408] 48.
+    """
+    cores = min(soc.vector_units, PROFILED_CORES[soc.split_cores])
+    if work.reduces == "cols":
+        if space.rows == 1 and total > PARTIAL_BYTES:
+            return None
+        return ceil_div(space.rows, cores), space.cols
+    block = BLOCK_BYTES // work.inputs[0].ref.dtype.itemsize
+    if work.reduces != "rows" or work.planes or space.rows * BLOCK_BYTES > PARTIAL_BYTES:
+        return None
+    return space.rows, min(space.cols, align(ceil_div(space.cols, cores), block))
 
 
 def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpec) -> tuple[int, int]:
@@ -146,11 +167,20 @@ def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
     return space.rows // images * ceil_div(images, cores), space.cols
 
 
-def elementwise_cores(elements: int, total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:
-    """How many cores elementwise work takes: as CANN's kernels on the chips whose profiles are known."""
-    return as_profiled(
-        min(soc.vector_units, ceil_div(elements, ELEMENTS_A_CORE)), total_bytes, soc, computing
-    )
+def elementwise_cores(
+    elements: int, itemsize: int, total_bytes: int, soc: SocSpec, computing: float = 0.0
+) -> int:
+    """How many cores elementwise work takes: as CANN's kernels on the chips whose profiles are known.
+
+    Args:
+        elements: Of the result.
+        itemsize: Bytes of one.
+        total_bytes: Moved by all cores.
+        soc: The chip.
+        computing: Cycles of one vector unit.
+    """
+    each = (soc.kernels.core_bytes or 0) // itemsize or ELEMENTS_A_CORE
+    return as_profiled(min(soc.vector_units, ceil_div(elements, each)), total_bytes, soc, computing)
 
 
 def as_profiled(wanted: int, total_bytes: int, soc: SocSpec, computing: float = 0.0) -> int:

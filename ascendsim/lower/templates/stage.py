@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from itertools import product as combinations
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES
-from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand
+from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand, Scalar
 from ascendsim.isa.notes import Origin
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
+from ascendsim.lower.emit import BlockBuilder
 from ascendsim.opset.work import AiCpuWork, Ref
 from ascendsim.soc.spec import SocSpec
 
@@ -37,6 +38,14 @@ class Stage:
     def core(self) -> CoreKind | None:
         """The kind of core that its blocks need; None for an AI CPU."""
         return self.groups[0].block.core if self.groups else None
+
+
+def work_out_tiling(b: BlockBuilder, parts: int) -> None:
+    """What a core does first in a kernel for open shapes (`KernelSpec.tiling_ns`), one of so many."""
+    kernels = b.soc.kernels
+    cycles = round((kernels.tiling_ns + kernels.core_code_ns * parts) * b.soc.vector_frequency_mhz / 1000)
+    if cycles:
+        b.emit(Scalar(cycles, "tiling and code"))
 
 
 def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:

@@ -12,7 +12,14 @@ from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
 from ascendsim.lower.templates.row_writer import RowWriter
 from ascendsim.lower.templates.sharing import share_of, space_of
-from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of, vector_core
+from ascendsim.lower.templates.stage import (
+    Stage,
+    share_groups,
+    share_origins,
+    sizes_of,
+    vector_core,
+    work_out_tiling,
+)
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector_notes import AXES
 from ascendsim.lower.templates.vector_writer import VectorWriter
@@ -40,8 +47,11 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         writer = MapWriter
     groups = []
     axes = [(space.rows, share_rows), (space.cols, share_cols)]
-    for (rows, cols), count in share_groups(axes):
+    shares = list(share_groups(axes))
+    for (rows, cols), count in shares:
         builder = expansion.builder(core)
+        if work.own_tiling:
+            work_out_tiling(builder, sum(count for _, count in shares))
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))
     if expansion.noted:
         named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]

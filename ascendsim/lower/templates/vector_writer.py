@@ -27,6 +27,7 @@ from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
 from ascendsim.lower.templates.operands import fitted
+from ascendsim.lower.templates.row_sums import added_up
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import broadcast_calls, emit_steps
@@ -261,7 +262,7 @@ class VectorWriter:
 
     def _down(self) -> None:
         b = self.b
-        inner = tuple(step for step in self.steps if step.over in ("all", "row"))
+        inner = added_up(self.steps, self.work, min(self.cols, self.tile_cols), b.soc)
         outer = tuple(step for step in self.steps if step.over in ("col", "one"))
         for columns in pieces(self.cols, self.tile_cols):
             with b.loop("c", columns.trips) as j:

@@ -136,7 +136,14 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
         min(write, target.bytes),
         write_bytes=target.bytes,
     )
-    return MoveWork((copy,), steps, in_turn=ctx.transdata_in_turn)
+    known = next((form for form in (after, before) if _is_blocked(shape, form)), None)
+    parts = addresses = 0
+    if known is Format.NC1HWC0 and ctx.transdata_by_images:
+        parts = shape[0]
+    elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles:
+        elements = copy.read_burst // dtype.itemsize
+        addresses, parts = round(ctx.transdata_filter_cycles * elements), 2 * ctx.cores
+    return MoveWork((copy,), steps, addresses, in_turn=ctx.transdata_in_turn, parts=parts, own_tiling=True)
 
 
 OPERATORS: tuple[OpDef, ...] = (

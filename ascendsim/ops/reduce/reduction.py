@@ -186,6 +186,7 @@ def reduction_work(
     along: str,
     after: Sequence[StepSpec],
     halves: bool = False,
+    open_shapes: bool = True,
 ) -> Work:
     """Vector work of a reduction of input 0 into output 0.
 
@@ -203,6 +204,7 @@ def reduction_work(
         along: Instruction that folds a row into another row ("vadd").
         after: Instructions on every result.
         halves: Whether few planes in float16 are folded in halves.
+        open_shapes: Whether CANN's kernel is one of TBE for open shapes.
     """
     source, target = node.required(0), node.output
     shape = walking_shape(source)
@@ -241,6 +243,7 @@ def reduction_work(
         gather_bytes=gather,
         planes=planes,
         in_turn=context.sums_in_turn,
+        own_tiling=open_shapes,
     )
 
 
@@ -260,7 +263,12 @@ def over_positions(node: Node, format: Format) -> bool:
 
 
 def _lower(
-    before: Sequence[StepSpec], across: str, along: str, after: Sequence[StepSpec], halves: bool = False
+    before: Sequence[StepSpec],
+    across: str,
+    along: str,
+    after: Sequence[StepSpec],
+    halves: bool = False,
+    open_shapes: bool = True,
 ) -> Callable[[Node, LowerContext], Work]:
     def lower(node: Node, context: LowerContext) -> Work:
         given = node.input(1)
@@ -277,7 +285,15 @@ def _lower(
             )
         axes = reduced_axes(node, values, len(node.required(0).static_shape))
         return reduction_work(
-            node, context, axes, before=before, across=across, along=along, after=after, halves=halves
+            node,
+            context,
+            axes,
+            before=before,
+            across=across,
+            along=along,
+            after=after,
+            halves=halves,
+            open_shapes=open_shapes,
         )
 
     return lower
@@ -386,7 +402,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         "ReduceL1",
         _infer,
         FoldCompute(lambda x, a: fold("SUM_ABS", x, a), lambda x, a: _sum(np.abs(x), a)),
-        _lower(("vabs",), "vcadd", "vadd", ()),
+        _lower(("vabs",), "vcadd", "vadd", (), open_shapes=False),
         cann="LpNorm",
         facts=_NORM,
     ),
@@ -394,7 +410,7 @@ _REDUCTIONS: tuple[OpDef, ...] = (
         "ReduceL2",
         _infer,
         FoldCompute(_root_of_squares, lambda x, a: np.sqrt(_sum(x * x, a))),
-        _lower(("vmul",), "vcadd", "vadd", ("vsqrt",)),
+        _lower(("vmul",), "vcadd", "vadd", ("vsqrt",), open_shapes=False),
         cann="LpNorm",
         facts=_NORM,
     ),

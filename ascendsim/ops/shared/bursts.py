@@ -276,7 +276,8 @@ def transpose_work(
             steps = (turn, turn)
         else:
             steps = repacking(sizes[-1] * itemsize, source.dtype)
-    return MoveWork((Copy(source, target, math.prod(shape) * itemsize, read, write),), steps)
+    copies = (Copy(source, target, math.prod(shape) * itemsize, read, write),)
+    return MoveWork(copies, steps, own_tiling=True)
 
 
 def turned_copy(ref: Ref) -> Ref:

@@ -30,6 +30,7 @@ from ascendsim.ops.shared.common import (
     make_steps,
     on_ai_cpu,
     runs_on_ai_core,
+    select_by_bits,
 )
 from ascendsim.ops.shared.dims import known_ints, may_equal, product
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -112,17 +113,18 @@ def _apply(bits: int) -> Compute:
 
 def _apply_lower(bits: int) -> Lower:
     """A product, and a selection by the mask: bits as they come, bytes made bits by a comparison."""
-    specs: tuple[StepSpec, ...] = ("vmuls", "vsel") if bits == 1 else ("vmuls", "vconv", "vcmp", "vsel")
+    specs: tuple[StepSpec, ...] = ("vmuls",) if bits == 1 else ("vmuls", "vconv", "vcmp")
 
-    def lower(node: Node, _context: LowerContext) -> Work:
+    def lower(node: Node, context: LowerContext) -> Work:
         data, mask, share = (node.required(port) for port in range(3))
         if not data.elements:
             return NoTask()
         if not runs_on_ai_core(node):
-            return on_ai_cpu(node, float(len(specs)))
+            return on_ai_cpu(node, float(len(specs) + 1))
         dtype = data.element_type
         inside = DType.FLOAT32 if dtype is DType.BFLOAT16 else dtype
-        steps = converted(make_steps(specs, inside), [dtype], node.output.element_type, inside)
+        body = (*make_steps(specs, inside), select_by_bits(inside, context))
+        steps = converted(body, [dtype], node.output.element_type, inside)
         count = ceil_div(data.elements * bits, _BITS)  # what fills it up to 128 elements is not read
         used = Ref(mask.name, (count,), mask.element_type, mask.format, count, mask.is_constant)
         inputs = (Stream(Ref.of(data)), Stream(used), Stream(Ref.of(share), "one"))

@@ -26,17 +26,17 @@ from ascendsim.ops.shared.common import (
     on_ai_cpu,
     runs_on_ai_core,
     same_as,
+    select_by_bits,
     with_numpy,
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 Wanted = Sequence["np.dtype[Any]"]
 _BITS = 8
-_REPEAT_BYTES = 256
 
 
 def _packed_axis(rank: int) -> int:
@@ -106,9 +106,7 @@ def _lower_grad(node: Node, context: LowerContext) -> Work:
         return on_ai_cpu(node)
     inside, maps = grad.element_type, maps_of(grad, "images")
     rows, cols = channel_split(grad)[:2] if maps is not None else (1, grad.storage_bytes // inside.itemsize)
-    step = Step("vsel", inside)
-    if context.select_sets_mask:  # set_cmpmask and vsel for every repeat
-        step = Step("vsel", inside, count=2, run=_REPEAT_BYTES // inside.itemsize)
+    step = select_by_bits(inside, context)
     inputs = (Stream(Ref.of(grad)), _bits(mask, grad))
     return VectorWork(rows, cols, (step,), inputs, (Stream(Ref.of(result)),), maps=maps)
 

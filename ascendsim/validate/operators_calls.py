@@ -1,0 +1,96 @@
+"""Graphs of one call of a framework that runs alone and warm, from rows that name its arguments.
+
+All kernels of the call count. Inputs lie in memory, where L2 has them if they fit: the call ran before.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Tensor
+from ascendsim.validate.operators_bench import Bench, OneOperator
+from ascendsim.validate.operators_rows import OperatorRow
+from ascendsim.validate.operators_training import Builder
+
+
+def _given(row: OperatorRow, bench: Bench) -> list[Tensor]:
+    return [bench.stored(o.shape, o.dtype or DType.FLOAT32) for o in row.inputs]
+
+
+def _one(op: str, domain: str = "") -> Builder:
+    def build(row: OperatorRow, bench: Bench) -> OneOperator:
+        return bench.finish(bench.builder.op(op, *_given(row, bench), domain=domain))
+
+    return build
+
+
+def _turned(row: OperatorRow, bench: Bench) -> OneOperator:
+    return bench.finish(bench.builder.op("Transpose", *_given(row, bench), perm=row.attributes["perm"]))
+
+
+def _largest(row: OperatorRow, bench: Bench) -> OneOperator:
+    made = bench.builder.op("ArgMax", *_given(row, bench), axis=row.attributes["dim"], keepdims=0)
+    return bench.finish(made)
+
+
+def _top(row: OperatorRow, bench: Bench) -> OneOperator:
+    numbers = row.attributes
+    made = bench.builder.ops(
+        "TopK",
+        *_given(row, bench),
+        [numbers["k"]],
+        outputs=2,
+        axis=numbers["dim"],
+        largest=int(numbers["largest"]),
+    )
+    return bench.finish(*made)
+
+
+def _picked(row: OperatorRow, bench: Bench) -> OneOperator:
+    return bench.finish(bench.builder.op("GatherElements", *_given(row, bench), axis=row.attributes["dim"]))
+
+
+def _convolution(row: OperatorRow, bench: Bench) -> OneOperator:
+    image, weight, *bias = row.inputs
+    numbers = row.attributes
+    tensors = [bench.stored(image.shape, image.dtype or DType.FLOAT32)]
+    tensors += [bench.stored(o.shape, o.dtype or DType.FLOAT32) for o in (weight, *bias)]
+    result = bench.builder.op(
+        "Conv",
+        *tensors,
+        strides=numbers["strides"],
+        pads=numbers["pads"],
+        dilations=numbers["dilations"],
+    )
+    macs = math.prod(result.static_shape) * math.prod(weight.shape[1:])
+    return bench.finish(result, macs=macs)
+
+
+def _root_norm(row: OperatorRow, bench: Bench) -> OneOperator:
+    data, scale = _given(row, bench)
+    axis = -len(scale.static_shape)
+    return bench.finish(bench.builder.op("RMSNormalization", data, scale, axis=axis))
+
+
+def _adam_w(row: OperatorRow, bench: Bench) -> OneOperator:
+    w, *more = _given(row, bench)
+    numbers = [bench.stored((), w.element_type) for _ in range(7)]
+    gradient, *moments = more
+    made = bench.builder.ops("ApplyAdamW", w, *moments, *numbers, gradient, outputs=3, domain="ascend")
+    return bench.finish(*made)
+
+
+CALLS: dict[str, Builder] = {
+    "apply_adam_w": _adam_w,
+    "arg_max": _largest,
+    "conv_2d": _convolution,
+    "exp": _one("Exp"),
+    "gather": _picked,
+    "gelu": _one("Gelu"),
+    "mish": _one("Mish"),
+    "rms_norm": _root_norm,
+    "sigmoid": _one("Sigmoid"),
+    "top_k": _top,
+    "transpose": _turned,
+}

@@ -1,0 +1,108 @@
+"""Writes ascendsim/validate/data/operator_mechanisms.csv: what each mechanism is worth on published operators.
+
+    python scripts/make_operator_mechanisms.py        some minutes
+
+Each is switched off by itself, by a figure of the chips; rows that were set aside are counted apart.
+`scripts/make_accuracy_page.py` shows the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ascendsim.core.files import write_whole
+from ascendsim.validate.operators import Timing, compare_operators, score_operators
+
+TARGET = Path(__file__).resolve().parents[1] / "ascendsim" / "validate" / "data" / "operator_mechanisms.csv"
+LARGE_US = 300.0  # what takes longer moves more than L2 holds
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism, the rows that it is about, and how it is switched off."""
+
+    name: str
+    group: str
+    kinds: frozenset[str]
+    off: dict[str, str | int | float]
+    least_us: float = 0.0
+
+
+OPEN = {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}
+FILTERS = {"kernels.transdata_filter_cycles": 0, "kernels.transdata_by_images": False}
+MECHANISMS = (
+    Mechanism(
+        "bus turned around between reads and writes; more than 300 us",
+        "910B4",
+        frozenset({"Add", "Cast", "Exp", "Mul", "RealDiv", "Sub", "TensorMove"}),
+        {"dram.mixed_efficiency": 1},
+        LARGE_US,
+    ),
+    Mechanism(
+        "tiling and code of kernels for open shapes",
+        "910B",
+        frozenset({"LogSoftmaxV2", "ReduceSum", "Transpose"}),
+        OPEN,
+    ),
+    Mechanism("TransData: filters by the scalar unit", "910B", frozenset({"TransData"}), FILTERS | OPEN),
+    Mechanism(
+        "blocks by bytes of the result",
+        "910B-30",
+        frozenset({"Add", "Cast", "Mul", "Sub"}),
+        {"kernels.core_bytes": 4096},
+    ),
+    Mechanism(
+        "rows added one after the other",
+        "910B-30",
+        frozenset({"BiasAddGrad", "ReduceSum"}),
+        {"kernels.adds_rows_cycles": 1},
+    ),
+    Mechanism(
+        "masks set for each repeat",
+        "910B-30",
+        frozenset({"DropoutDoMask", "ReluGradV2"}),
+        {"kernels.select_sets_mask": False},
+    ),
+    Mechanism(
+        "TransData: all cores, one buffer",
+        "910B-30",
+        frozenset({"TransData"}),
+        {"kernels.transdata_in_turn": False},
+    ),
+)
+
+
+def medians(timings: list[Timing]) -> tuple[str, str]:
+    """Median errors in percent: of rows that were there to learn from, and of those set aside."""
+    sides = ([t for t in timings if not t.row.held], [t for t in timings if t.row.held])
+    seen, held = (f"{100 * score_operators(side).median:.1f}" if side else "" for side in sides)
+    return seen, held
+
+
+def main() -> None:
+    """Simulates and writes."""
+    lines = ["mechanism,chip,operators,rows,median_without,set_aside_without,median,set_aside"]
+    for item in MECHANISMS:
+        runs = [
+            [
+                timing
+                for timing in compare_operators([item.group], kinds=item.kinds, overrides=overrides)[0]
+                if timing.row.duration_us >= item.least_us
+            ]
+            for overrides in (item.off, {})
+        ]
+        cells = (
+            item.group,
+            " ".join(sorted(item.kinds)),
+            str(len(runs[0])),
+            *medians(runs[0]),
+            *medians(runs[1]),
+        )
+        lines.append(",".join((f'"{item.name}"', *cells)))
+        print(lines[-1])
+    write_whole(TARGET, ("\n".join(lines) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main()

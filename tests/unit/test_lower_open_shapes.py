@@ -1,0 +1,138 @@
+"""Kernels for open shapes on split cores, and what kernels of the first Ascend910B do that others do not."""
+
+from __future__ import annotations
+
+import pytest
+
+import ascendsim as asim
+from ascendsim import soc as chips
+from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Graph
+from ascendsim.isa.program import Task
+
+
+def one(op: str, *shape: int, soc: str = "Ascend910B1", dtype: str = "float32", **more: object) -> Task:
+    """The task of an operator on one tensor."""
+    axes = more.pop("axes", None)
+    b = asim.GraphBuilder("one")
+    given = b.input("x", shape, dtype)
+    inputs = [given] if axes is None else [given, list(axes)]  # type: ignore[call-overload]
+    made = b.op(op, *inputs, **more)  # type: ignore[arg-type]
+    b.output(made, "y")
+    return task_of(b.build(), soc)
+
+
+def task_of(graph: Graph, soc: str) -> Task:
+    model = asim.compile(
+        graph, soc=soc, fusion="off", precision_mode="must_keep_origin_dtype", optimize=False
+    )
+    return model.program.tasks[-1]
+
+
+def microseconds(op: str, *shape: int, soc: str, overrides: dict[str, float], **more: object) -> float:
+    b = asim.GraphBuilder("one")
+    b.output(b.op(op, b.input("x", shape), **more), "y")  # type: ignore[arg-type]
+    model = asim.compile(
+        b.build(), soc=chips.load(soc, overrides), fusion="off", precision_mode="must_keep_origin_dtype"
+    )
+    return asim.simulate(model).duration_us
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "blocks"),
+    [
+        ((32, 1000), [0], 42),
+        ((32, 4096), [0], 47),
+        ((256, 169), [1], 43),
+        ((384, 169), [1], 48),
+        ((64, 3025), [1], 32),
+        ((160,), [0], 1),
+    ],
+)
+def test_sums_take_the_published_blocks(shape: tuple[int, ...], axes: list[int], blocks: int) -> None:
+    """AlexNet's training on Ascend910B."""
+    assert one("ReduceSum", *shape, axes=axes, keepdims=0).block_dim == blocks
+
+
+def test_long_rows_are_still_cut() -> None:
+    assert one("ReduceSum", 4_000_000, axes=[0], keepdims=0).block_dim > 20
+
+
+def test_tiling_and_code_are_paid_once_a_core_and_by_the_number_of_cores() -> None:
+    hardly = {"kernels.tiling_ns": 0.01, "kernels.core_code_ns": 0}
+    for op, shape, more in (("Transpose", (32, 5), {"perm": (1, 0)}), ("LogSoftmax", (32, 1000), {})):
+        bare = microseconds(op, *shape, soc="Ascend910B1", overrides=hardly, **more)
+        full = microseconds(op, *shape, soc="Ascend910B1", overrides={}, **more)
+        cores = one(op, *shape, **more).block_dim
+        assert full - bare == pytest.approx(3.0 + 0.24 * cores, abs=1.0)
+
+
+@pytest.mark.parametrize("op", ["Relu", "ReduceL2"])
+def test_other_kernels_have_their_tiling_from_the_host(op: str) -> None:
+    none = {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}
+    assert microseconds(op, 32, 1000, soc="Ascend910B1", overrides=none) == microseconds(
+        op, 32, 1000, soc="Ascend910B1", overrides={}
+    )
+
+
+@pytest.mark.parametrize(("images", "blocks"), [(32, 32), (7, 7), (45, 45)])
+def test_transdata_gives_a_core_whole_images(images: int, blocks: int) -> None:
+    b = asim.GraphBuilder("maps")
+    x = b.input("x", (images, 64, 13, 13))
+    b.output(b.op("TransData", x, domain="ascend", src_format="NCHW", dst_format="NC1HWC0"), "y")
+    assert task_of(b.build(), "Ascend910B1").block_dim == blocks
+
+
+def test_transdata_of_the_first_generation_launches_all_cores() -> None:
+    """Published: 30 blocks for 16 x 100 numbers, most of them with nothing to do."""
+    b = asim.GraphBuilder("small")
+    x = b.input("x", (16, 100), "float16")
+    b.output(b.op("TransData", x, domain="ascend", src_format="ND", dst_format="FRACTAL_NZ"), "y")
+    task = task_of(b.build(), "Ascend910B")
+    assert task.block_dim == 30
+    assert sum(group.count for group in task.groups if not group.block.body) > 15
+
+
+@pytest.mark.parametrize(
+    ("op", "elements", "dtype", "blocks"),
+    [("Relu", 3072, "float32", 6), ("Relu", 12000, "float32", 24), ("Relu", 3072, "float16", 3)],
+)
+def test_blocks_of_the_first_910b_go_by_bytes(op: str, elements: int, dtype: str, blocks: int) -> None:
+    assert one(op, elements, soc="Ascend910B", dtype=dtype).block_dim == blocks
+    assert one(op, elements, soc="Ascend910A", dtype=dtype).block_dim == -(-elements // 1024)
+
+
+def test_casts_are_shared_by_what_they_make() -> None:
+    for source, target, blocks in (("float16", DType.FLOAT32, 4), ("float32", DType.FLOAT16, 2)):
+        assert one("Cast", 16, 100, soc="Ascend910B", dtype=source, to=target).block_dim == blocks
+
+
+def sums(soc: str, columns: int, format: Format = Format.ND, **overrides: float) -> float:
+    b = asim.GraphBuilder("sums")
+    b.output(b.op("BiasAddGrad", b.input("x", (3200, columns), "float16"), domain="ascend"), "y")
+    chip = chips.load(soc, {f"kernels.{key}": value for key, value in overrides.items()})
+    model = asim.compile(b.build(), soc=chip, fusion="off", precision_mode="must_keep_origin_dtype")
+    return asim.simulate(model).duration_us
+
+
+def test_rows_are_added_one_after_the_other() -> None:
+    """Published, ViT: 18.2 us for 768 columns and 34.0 for 3072."""
+    assert sums("Ascend910B", 768) == pytest.approx(18.2, rel=0.15)
+    assert sums("Ascend910B", 3072) == pytest.approx(34.0, rel=0.15)
+    assert sums("Ascend910B", 768, adds_rows_cycles=1) < 12
+    assert sums("Ascend910A", 768) < 14  # nothing published says it there
+
+
+def test_masks_are_set_for_each_repeat() -> None:
+    """Published, ViT: 20.5 and 86.5 us on the first Ascend910B."""
+    for shape, published in (((128, 50, 768), 20.5), ((128, 50, 3072), 86.5)):
+        b = asim.GraphBuilder("dropout")
+        x, bits = b.input("x", shape, "float16"), b.input("bits", (shape[0] * 50 * shape[2] // 8,), "uint8")
+        kept = b.constant(0.9, dtype=DType.FLOAT16)
+        b.output(b.op("DropOutDoMask", b.op("Neg", x), bits, kept, domain="ascend"), "y")
+        model = asim.compile(
+            b.build(), soc="Ascend910B", fusion="off", precision_mode="must_keep_origin_dtype"
+        )
+        trace = asim.simulate(model).trace
+        assert trace.us(trace.tasks[-1].end - trace.tasks[-1].start) == pytest.approx(published, rel=0.25)
