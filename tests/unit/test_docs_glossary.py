@@ -20,8 +20,8 @@ PLAIN = """
     network new note num of old optimization optimize optimized option order output parallel path place
     planned plot predecessors progress proposals random reasons remedy remove rename reorder replace
     report reuse rows run save seed select self set settings sim simulate simulation since single size sorting
-    statistic stem subject summary sync table time timed title to too top topo type unfused unsupported unused up
-    uses with
+    statistic stem subject summary sync table time timed title to too top topo type unfused unsupported unused
+    up uses with
 """
 
 
