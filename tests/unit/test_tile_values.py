@@ -92,8 +92,8 @@ def test_runs_of_rows_for_which_l1_has_no_room_are_refused():
     """Shares of 20 x 20 positions that begin inside of a row, tiles of four whole ones."""
 
     def make(builder, x):
-        w = weights(builder, "w", 16, 16, 3, 3)
-        return builder.op("Conv", x, w, dilations=(2, 2), pads=(2, 2, 2, 2))
+        w, b = weights(builder, "w", 16, 16, 3, 3), weights(builder, "b", 16)
+        return builder.op("Conv", x, w, b, dilations=(2, 2), pads=(2, 2, 2, 2))
 
     model = model_of(COUPLED, [(1, 16, 20, 20)], make)
     assert asim.simulate(model).tile_coverage().lacking == {"Conv": 1}
