@@ -66,21 +66,37 @@ def weights(builder, name, *shape, scale=1.0):
         ((1, 3, 30, 30), 16, 5, {"strides": (2, 2), "pads": (2, 1, 0, 2)}),
         ((1, 32, 9, 9), 40, 1, {}),
         ((1, 16, 17, 17), 16, 1, {"strides": (3, 3)}),
-        ((1, 16, 20, 20), 16, 3, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
+        ((1, 16, 16, 16), 16, 3, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
         ((1, 24, 10, 10), 24, 3, {"group": 24, "pads": (1, 1, 1, 1)}),
         ((2, 64, 8, 8), 32, 3, {"group": 4, "strides": (2, 2)}),
+        ((2, 120, 6, 6), 60, 1, {"group": 3}),
+        ((1, 72, 9, 9), 72, 3, {"group": 9}),
     ],
-    ids=["ragged", "strided", "direct", "skipping", "dilated", "depthwise", "grouped"],
+    ids=["ragged", "strided", "direct", "skipping", "dilated", "depthwise", "grouped", "uneven", "odd"],
 )
 def test_convolutions(chip, shape, outputs, kernel, attributes):
-    def make(builder, x):
+    def make(builder, x, y=None):
         depth = shape[1] // attributes.get("group", 1)
         w = weights(builder, "w", outputs, depth, kernel, kernel, scale=depth**-0.5)
-        return builder.op("Relu", builder.op("Conv", x, w, weights(builder, "b", outputs), **attributes))
+        made = builder.op("Conv", x, w, weights(builder, "b", outputs), **attributes)
+        return made if y is None else builder.op("Relu", builder.op("Max", made, y))
 
-    model = model_of(chip, [shape], make, fusion="all")
-    names = checked(model, {"Conv": kernel * kernel * shape[1]})
-    assert any(name.startswith("Conv") for name in names)
+    alone = model_of(chip, [shape], make)
+    result = alone.graph.outputs[0].static_shape
+    for model in (alone, model_of(chip, [shape, result], make, fusion="all")):
+        names = checked(model, {"Conv": kernel * kernel * shape[1]})
+        assert any(name.startswith("Conv") for name in names)
+
+
+def test_runs_of_rows_for_which_l1_has_no_room_are_refused():
+    """Shares of 20 x 20 positions that begin inside of a row, tiles of four whole ones."""
+
+    def make(builder, x):
+        w, b = weights(builder, "w", 16, 16, 3, 3), weights(builder, "b", 16)
+        return builder.op("Conv", x, w, b, dilations=(2, 2), pads=(2, 2, 2, 2))
+
+    model = model_of(COUPLED, [(1, 16, 20, 20)], make)
+    assert asim.simulate(model).tile_coverage().lacking == {"Conv": 1}
 
 
 @CHIPS

@@ -275,11 +275,11 @@ class CubeWriter:
                 )
                 b.commit(self.l0)
                 b.receive(self.l0)
-                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at), where.n)
+                self._multiply((m, m_blocks), (n, n_blocks), steps.size, plus(k[0], at), where)
                 b.release(self.l0)
 
     def _multiply(
-        self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine, column: Affine
+        self, m: tuple[int, int], n: tuple[int, int], k_blocks: int, at: Affine, where: Where
     ) -> None:
         step = FRACTAL_BYTES * k_blocks
         fresh = tuple(name for name, _ in at.terms) if at.base == 0 and not self.bias.preloads else None
@@ -295,7 +295,7 @@ class CubeWriter:
                 accumulate=fresh != (),
                 fresh_at=fresh or (),
                 bias=self.bias.taken(n[0]) if at.base == 0 else None,
-                effect=self.b.note(self.notes.multiply(m[0], (column, n[0]), (at, k_blocks), self.bias)),
+                effect=self.b.note(self.notes.multiply(where, (m[0], n[0]), (at, k_blocks), self.bias)),
             )
         )
 

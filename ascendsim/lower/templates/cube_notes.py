@@ -70,6 +70,8 @@ class CubeNotes:
         work = self.work
         if tiling.columns and not self._strips_known(tiling):
             return False
+        if not (self._direct or tiling.columns) and self._lacks_rows(tiling):
+            return False
         if work.dtype not in _FLOATS or work.image is not None or work.a.dtype is not work.dtype:
             return False
         if self.conv is not None:
@@ -84,6 +86,27 @@ class CubeNotes:
             left = work.b.format is Format.FRACTAL_NZ or (self.split and work.b.format is Format.ND)
         return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
 
+    def _lacks_rows(self, tiling: Tiling) -> bool:
+        """Whether some run of positions needs more rows of the map than L1 has room for: tiles hold as many
+        as runs of whole output rows need, but shares may begin inside of such a row.
+        """
+        conv, most = self.conv, self.whole.m
+        if conv is None or tiling.share_m >= most or not tiling.share_m % conv.out_w:
+            return False
+        chunk = self.whole.k_blocks if tiling.hold == "a" else tiling.chunk_k
+        banded = tiling.hold == "b" and tiling.chunk_k == self.whole.k_blocks
+        run = min(tiling.band_m if banded else tiling.tile_m, tiling.share_m)
+        lengths = unfold.run_lengths(most, tiling.share_m, tiling.band_m)
+        room = unfold.largest_a_bytes(conv, lengths, chunk)
+        line = conv.width * BLOCK_BYTES * ceil_div(chunk, unfold.taps(conv))
+        for start in range(0, most, tiling.share_m):
+            end = min(start + tiling.share_m, most)
+            for first in range(start, end, run):
+                held = held_rows(conv, first, min(run, end - first), (0, chunk)).inside
+                if (held[1] - held[0]) * line > room:
+                    return True
+        return False
+
     def _strips_known(self, tiling: Tiling) -> bool:
         """Whether strips have whole rows of the filter at a time, and all columns under them."""
         conv = self.conv
@@ -97,6 +120,15 @@ class CubeNotes:
         work = self.work
         line = work.k * self.size
         return not (work.transpose_a or line % BLOCK_BYTES) and work.a.bytes == work.m * line
+
+    def _depth(self, frame: Frame, where: Where) -> int:
+        """Blocks of k that there are: the last of several enlarged groups may have fewer channels."""
+        if self.conv is None:
+            return ceil_div(self.work.k, self.block)
+        each = unfold.channel_blocks(self.conv, self.block)
+        there = ceil_div(self.work.a.shape[1], self.block)
+        batch = frame.at(where.batch) + frame.first("batch")
+        return min(each, there - batch * each) * unfold.taps(self.conv)
 
     # --- into L1 --------------------------------------------------------------------------------------------
 
@@ -113,6 +145,9 @@ class CubeNotes:
         if self.conv is not None:
             group = unfold.channel_blocks(self.conv, self.block) * self._plane
             base = batch * group + image * (work.a.bytes // whole.images)
+            k = (k[0], min(k[1], self._depth(frame, where) - k[0]))
+            if k[1] <= 0:
+                return ()
             return self._load_map(frame, base, (first, m), k, strip)
         base = (0 if work.a_shared else batch * (work.a.bytes // whole.batch)) + image * (
             work.a.bytes // whole.images
@@ -235,14 +270,18 @@ class CubeNotes:
         def note(frame: Frame) -> Sequence[Item]:
             top, held, start = frame.at(rows[0]), (frame.at(k[0]), k[1]), frame.at(step[0])
             inside = frame.at(where.m) - top
+            there = self._depth(frame, where) - held[0]
+            wanted, held = min(step[1], there - start), (held[0], min(held[1], there))
+            if wanted <= 0:
+                return ()
             source = frame.sources[0] - start * unfold.a_bytes(work.conv, m, 1) if self._direct else 0
             if self._direct and self.conv is not None:  # each position is a row: an image of one line
                 numbers = {"height": 1, "width": rows[1], "output_width": rows[1], "m_start": inside}
-                return [self._unfolded(numbers, (frame.target, source), m, (start, step[1]))]
+                return [self._unfolded(numbers, (frame.target, source), m, (start, wanted))]
             if self.conv is not None:
                 run = top + (frame.first("high") * strip.columns if strip else frame.first("m")), rows[1]
                 numbers, first = self._image(*under(self.conv, strip, frame), run, inside, held)
-                blocks = (start + first, step[1])
+                blocks = (start + first, wanted)
                 return [self._unfolded(numbers, (frame.target, frame.sources[0]), m, blocks)]
             return self._feed_rows(frame.target, source, (inside, m, rows[1]), (start, step[1], k[1]))
 
@@ -344,22 +383,24 @@ class CubeNotes:
 
     # --- products -------------------------------------------------------------------------------------------
 
-    def multiply(self, m: int, n: Extent, k: Extent, bias: Bias) -> Note:
-        """The Cube adds the products of a step; k is counted from the start of the tensors."""
-        work = self.work
+    def multiply(self, where: Where, size: tuple[int, int], k: Extent, bias: Bias) -> Note:
+        """The Cube adds the products of a step to a tile; k is counted from the start of the tensors."""
+        work, (m, n) = self.work, size
         full = self.conv is not None
         rows = align(m, FRACTAL_ROWS) if m == 1 or (not full and work.a.format is not Format.ND) else m
-        columns = align(n[1], FRACTAL_ROWS) if full or work.b.format is not Format.ND else n[1]
+        columns = align(n, FRACTAL_ROWS) if full or work.b.format is not Format.ND else n
 
         def note(frame: Frame) -> Sequence[Item]:
             start = frame.at(k[0])
-            depth = k[1] * self.block
+            depth = min(k[1], self._depth(frame, where) - start) * self.block
+            if depth <= 0:
+                return ()
             if not full:
                 depth = min(depth, work.k - start * self.block)
             fresh = start == 0 and not bias.preloads
             table = fresh and len(frame.sources) > 2
-            effect = product(work.dtype, rows, depth, n[1] if table else columns, fresh, table)
-            before = bias.fill(frame, n, align(rows, FRACTAL_ROWS)) if start == 0 else ()
+            effect = product(work.dtype, rows, depth, n if table else columns, fresh, table)
+            before = bias.fill(frame, (where.n, n), align(rows, FRACTAL_ROWS)) if start == 0 else ()
             return [*before, Row(effect, (frame.target, *frame.sources[: 3 if table else 2]))]
 
         return note

@@ -237,9 +237,9 @@ def bring_columns(b: BlockBuilder, ref: Ref, ring: Ring, n_at: Affine, n: int, p
 
     def note(frame: Frame) -> Sequence[Item]:
         first, here = frame.at(placed), (ring.allocations[0].buffer, "")
-        there = min(n, ref.bytes // size - first)  # of channels that fill a group up there is nothing
+        there = max(0, min(n, ref.bytes // size - first))  # of channels that fill a group up there is nothing
         effect = copy(here, (Buffer.GM, ref.region), 1, there * size, (0, 0))
-        found: list[Item] = [Row(effect, (frame.target, first * size))]
+        found: list[Item] = [Row(effect, (frame.target, first * size))] if there else []
         if there < n:
             rest = Box(here[0], "", ref.dtype, row(n - there, ref.dtype), Affine(frame.target + there * size))
             found.append(Call((rest,), (), lambda _: [np.zeros(n - there, ref.dtype.numpy)]))

@@ -150,7 +150,8 @@ class TileNotes:
             plane = whole.m * bytes
             first = batch * whole.n + column
             start = image * (ref.bytes // whole.images) + first // block * plane + row * bytes
-            return Stretch(start, ceil_div(columns, block), rows * bytes, plane, held * bytes)
+            there = ceil_div(ref.shape[1], block) - first // block  # the last enlarged group may have fewer
+            return Stretch(start, min(ceil_div(columns, block), there), rows * bytes, plane, held * bytes)
         base = batch * (ref.bytes // whole.batch) + image * (ref.bytes // whole.images)
         if ref.format is Format.FRACTAL_NZ:
             block = c0(ref.dtype)
@@ -184,6 +185,8 @@ class TileNotes:
         found: list[Item] = []
         for at, done, rows in self.parts(frame, m):
             one = self.stretch(ref, at, rows, align(m, FRACTAL_ROWS), columns)
+            if one.number <= 0:
+                return []
             offset = done * (BLOCK_BYTES if ref.format in BLOCKED else one.held)
             if inward:
                 effect = copy(here, there, one.number, one.length, (one.held, one.apart))
@@ -239,27 +242,32 @@ class TileNotes:
             size: Rows of the tile, and its columns in the share.
         """
         m, (column, columns) = size
-        rows, whole = self._rows(m), align(columns, FRACTAL_ROWS)
+        rows = self._rows(m)
 
         def note(frame: Frame) -> Sequence[Item]:
             (batch, _, row), _, _ = next(self.parts(frame, rows))
             start = frame.at(column)
             place = (row, batch * self.whole.n + start + frame.first("n"))
-            source = self.tile(self.work.out, before[1], m, columns, frame.sources[0])
+            whole = align(columns, FRACTAL_ROWS)
+            if made.format is Format.NC1HWC0:  # the last enlarged group may have fewer
+                whole = min(whole, align(made.shape[1], c0(made.dtype)) - place[1])
+            if whole <= 0:
+                return ()
+            source = self.tile(self.work.out, before[1], m, whole, frame.sources[0])
             parts = [Part(before[0], "all", source)]
             for stream, address in zip(streams, frame.sources[1:], strict=True):
                 ref, size = stream.ref, stream.ref.dtype.itemsize
                 if stream.over == "all":
-                    parts.append(Part(ref.region, "all", self.tile(ref, ref.dtype, m, columns, address)))
+                    parts.append(Part(ref.region, "all", self.tile(ref, ref.dtype, m, whole, address)))
                     continue
                 there = ref.bytes // size
                 wanted = {"row": rows, "col": whole, "one": 1}[stream.over]
                 offset = start if stream.over == "col" else 0
                 before_it = {"row": row, "col": place[1], "one": 0}[stream.over]
-                count = min(wanted, there - before_it)
+                count = max(0, min(wanted, there - before_it))
                 box = Box(Buffer.UB, "", ref.dtype, ((count, size),), Affine(address + offset * size))
                 parts.append(Part(ref.region, stream.over, box, wanted))
-            target = self.tile(made, made.dtype, m, columns, frame.target)
+            target = self.tile(made, made.dtype, m, whole, frame.target)
             return [Kernel(Part(made.region, "all", target), tuple(parts), rows, whole, place)]
 
         return note
@@ -275,10 +283,15 @@ class TileNotes:
             found: list[Item] = []
             for at, done, rows in self.parts(frame, self._rows(m)):
                 there = self.stretch(work.out, at, rows, held, columns)
+                wide = n[1]
+                if work.out.format is Format.NC1HWC0:
+                    wide = min(wide, there.number * c0(work.out.dtype))
+                if wide <= 0:
+                    return ()
                 effect = fixpipe(
                     work.out.region,
                     work.out.dtype,
-                    (rows, n[1]),
+                    (rows, wide),
                     held=held,
                     step=there.apart,
                     in_rows=work.out.format not in BLOCKED,
