@@ -201,7 +201,10 @@ class MoveWriter:
         if reads:
             tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
             if self.work.scalar_per_burst:
-                b.emit(Scalar(self.work.scalar_per_burst * tile.bursts, "addresses"))
+                cycles = self.work.scalar_per_burst * tile.bursts
+                if self.work.parts:  # by elements, of which a tile may hold fewer than a burst
+                    cycles = min(cycles, ceil_div(self.work.scalar_per_burst * size, copy.read_burst))
+                b.emit(Scalar(cycles, "addresses"))
             into = b.target(source, tile.bytes)
             b.emit(
                 Move(
