@@ -83,7 +83,6 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
         ),
         Constant(("issue.instruction_start_ns",), 0.0, 40.0, "none to that of Ascend310"),
         Constant(("cube.gap_cycles",), 0.0, 40.0, "none to 38 ns between instructions"),
-        Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
     ),
     "310": (
         Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
