@@ -55,11 +55,13 @@ class Watch:
         self._ranges: dict[str, Range] = {}
         self._open: dict[tuple[str, Kind], _Open] = {}
         self._causes: dict[str, tuple[_Open, ...]] = {}  # by tensor that is not finite
+        # stands for what the user gave, and is never reported
+        self._outside = _Open(Finding("", "", "infinite", "", math.inf, math.inf, 0, 0))
 
     def begin(self, graph: Graph, arrays: Mapping[str, Array], dtype_of: DTypeOf, prefix: str = "") -> None:
         """A graph starts: the whole model, or a piece of it with the results of earlier ones as inputs."""
         self._prefix, self._dtype_of = prefix, dtype_of
-        earlier = tuple(self._open.values())
+        earlier = tuple(self._open.values()) or (self._outside,)
         self._causes = {name: earlier for name, array in arrays.items() if not _finite(array)}
         for tensor in graph.constants:
             if dtype_of(tensor) == np.float16 and any(
@@ -245,7 +247,7 @@ class Watch:
             return
         seen = held[0]
         if seen is not None and source.dtype.kind in "iu" and result.dtype == np.float16:
-            if seen.largest > WHOLE16:
+            if seen.largest >= WHOLE16:  # which 2049 becomes
                 lost = as_float32(result).astype(np.float64) != source
                 if lost.any():
                     self._found(node, "digits", result.dtype, float(np.abs(source).max()), float(WHOLE16),
@@ -346,7 +348,8 @@ class Watch:
                 {
                     id(cause): cause
                     for tensor in node.inputs
-                    if tensor is not None
+                    # of results that fit their type, none is asked for
+                    if tensor is not None and (tensor.producer not in held or tensor.name in self._causes)
                     for cause in self._causes_of(tensor)
                 }.values()
             )

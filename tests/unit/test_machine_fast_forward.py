@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ascendsim.core.errors import SimulationError
-from ascendsim.isa.instructions import Flag, Loop, Pipe, Scalar, SetFlag, WaitFlag
+from ascendsim.isa.instructions import Barrier, Flag, Loop, Pipe, Scalar, SetFlag, WaitFlag
 from ascendsim.isa.program import Block, Program, Task, TaskKind
 from ascendsim.machine import Statistics, run
 from ascendsim.soc.spec import SocSpec
@@ -111,7 +111,23 @@ def test_states_are_taken_seldom_if_nothing_comes_back() -> None:
     body = (Loop("i", 4000, (work(Pipe.MTE2, 512), work(Pipe.V, 512), SetFlag(Pipe.V, flag.name))),)
     saved = Statistics()
     run(program_of(task_of((Block(body, (), (flag,)), 1)), regions=REGIONS), bare(), statistics=saved)
-    assert 0 < saved.states < 1000
+    # at the first 16 boundaries, then at every eighth of 3983: the queue takes 16 trips in one tick
+    assert saved.states == 16 + len(range(24, 3984, 8))
+
+
+@pytest.mark.parametrize(("room", "found"), [(4, False), (5, True)])
+def test_states_are_forgotten_when_their_table_is_full(
+    room: int, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn of the outer loop passes the boundaries of five inner loops: a period of five states, the first
+    of which is its own too."""
+    monkeypatch.setattr("ascendsim.machine.fast_forward.LARGEST_TABLE", room)
+    monkeypatch.setattr("ascendsim.machine.fast_forward.EAGER", 1000)
+    inner = tuple(
+        Loop(f"i{number}", 3, (work(Pipe.MTE2, 512 * (number + 1)), Barrier(Pipe.S))) for number in range(5)
+    )
+    trace, saved = both(program_of(task_of((Block((Loop("o", 60, inner),)), 1)), regions=REGIONS), bare())
+    assert (saved.ticks > 0.9 * trace.end) is found  # else trips of inner loops at most
 
 
 def test_deadlocks_after_a_skip_are_reported() -> None:
