@@ -27,7 +27,7 @@ from ascendsim.validate.calibrate import CONSTANTS, left_out_values
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "tests" / "data" / "models"
 TARGET = ROOT / "docs" / "how_accurate_is_it.md"
-MECHANISMS = ROOT / "ascendsim" / "validate" / "data" / "operator_mechanisms.csv"
+OPERATOR_MECHANISMS = ROOT / "ascendsim" / "validate" / "data" / "operator_mechanisms.csv"
 CALIBRATION = ROOT / "ascendsim" / "validate" / "data" / "calibration.json"
 CHIPS = {
     "310": "Ascend 310",
@@ -212,9 +212,9 @@ def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction
     )
 
 
-def mechanisms() -> str:
+def operator_mechanisms() -> str:
     """What each mechanism is worth on published operators (`scripts/make_operator_mechanisms.py`)."""
-    found = list(csv.DictReader(MECHANISMS.read_text(encoding="utf-8").splitlines()))
+    found = list(csv.DictReader(OPERATOR_MECHANISMS.read_text(encoding="utf-8").splitlines()))
     rows = [
         (
             item["mechanism"],
@@ -264,7 +264,7 @@ def main() -> None:
         mechanisms(),
         OPEN,
         heading("Single operators"),
-        mechanisms(),
+        operator_mechanisms(),
         printed("operators"),
         heading("Micro-benchmarks"),
         printed("micro"),
