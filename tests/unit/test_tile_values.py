@@ -7,6 +7,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.api.tile_values import tiles_of
+from ascendsim.cli.main import main
 from ascendsim.compiler.noted import noted_program
 from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.isa.instructions import Loop, Mmad, Move, Pipe, Vector
@@ -338,3 +339,14 @@ def test_other_blocks_than_those_that_were_timed_are_refused():
     tiles._timed[number] = changed(tiles._timed[number], without(loads))
     with pytest.raises(SimulationError, match="that were timed"):
         tiles.run(number, DeviceMemory(model.graph, model.program.memory, "device"))
+
+
+def test_the_command_says_how_much_it_computed(capsys):
+    command = ["run", "tests/data/models/lenet5.onnx", "--weights", "random", "--soc_version", COUPLED]
+    assert main([*command, "--values", "tile"]) == 2
+    assert "MaxPool (2)" in capsys.readouterr().err
+    assert main([*command, "--values", "tile", "--lacking", "operators"]) == 0
+    out = capsys.readouterr().out
+    assert "computed by their operators: MaxPool (2)" in out
+    assert "outputs (tile values)" in out
+    assert main([*command, "--lacking", "operators"]) == 2
