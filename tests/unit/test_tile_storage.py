@@ -12,7 +12,9 @@ from ascendsim.isa.effects import Box
 from ascendsim.isa.instructions import Affine, Buffer
 from ascendsim.isa.notes import as_matrix, from_matrix, origin
 from ascendsim.lower.templates.held import held_rows
-from ascendsim.opset.work import ConvGeometry
+from ascendsim.lower.templates.sharing import space_of
+from ascendsim.lower.templates.vector_notes import VectorNotes
+from ascendsim.opset.work import ConvGeometry, Ref, Stream, VectorWork
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import load
 from ascendsim.tile.evaluate import CoreMemory, GlobalMemory
@@ -112,3 +114,20 @@ def test_arrays_of_boxes_and_what_is_defined_of_them():
 
 def test_an_origin_is_an_index_like_others():
     assert origin("m").at({"@m": 48}) == 48
+
+
+@pytest.mark.parametrize("rows", [(0, 96), (40, 20), (47, 2), (50, 3)])
+@pytest.mark.parametrize("columns", [(0, 32), (16, 16)])
+def test_tiles_of_rows_that_go_on_in_the_next_matrix(rows, columns):
+    ref = Ref("x", (2, 40, 32), DType.FLOAT16, Format.FRACTAL_NZ, 2 * 48 * 32 * 2)
+    stream = Stream(ref)
+    work = VectorWork(96, 32, (), (stream,), (stream,), reduces="cols")
+    ids = np.arange(2 * 48 * 32).reshape(2, 2, 48, 16)  # matrices, blocks of columns, rows, columns of one
+    lines = ids.transpose(0, 2, 1, 3).reshape(96, 32)
+    wanted = lines[rows[0] : sum(rows), columns[0] : sum(columns)].reshape(rows[1], -1, 16).transpose(1, 0, 2)
+    tile = np.full(wanted.size, -1)
+    for piece in VectorNotes(work, space_of(work))._pieces(ref, rows, columns):
+        for number in range(piece.number):
+            into, come = (piece.held + number * piece.step) // 2, (piece.start + number * piece.apart) // 2
+            tile[into : into + piece.length // 2] = ids.reshape(-1)[come : come + piece.length // 2]
+    np.testing.assert_array_equal(tile.reshape(wanted.shape), wanted)

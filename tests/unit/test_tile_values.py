@@ -7,6 +7,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.api.tile_values import tiles_of
+from ascendsim.cli.main import main
 from ascendsim.compiler.noted import noted_program
 from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.isa.instructions import Loop, Mmad, Move, Pipe, Vector
@@ -69,7 +70,7 @@ def weights(builder, name, *shape, scale=1.0):
         ((1, 16, 16, 16), 16, 3, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
         ((1, 24, 10, 10), 24, 3, {"group": 24, "pads": (1, 1, 1, 1)}),
         ((2, 64, 8, 8), 32, 3, {"group": 4, "strides": (2, 2)}),
-        ((2, 120, 6, 6), 60, 1, {"group": 3}),
+        ((2, 240, 6, 6), 120, 1, {"group": 3}),
         ((1, 72, 9, 9), 72, 3, {"group": 9}),
     ],
     ids=["ragged", "strided", "direct", "skipping", "dilated", "depthwise", "grouped", "uneven", "odd"],
@@ -135,9 +136,9 @@ def test_products_of_matrices_stored_either_way(chip, turn):
 @CHIPS
 def test_batches_of_products_and_what_follows_them(chip):
     def make(builder, x, y, z):
-        return builder.op("Tanh", builder.op("Add", builder.op("MatMul", x, y), z))
+        return builder.op("Softmax", builder.op("Tanh", builder.op("Add", builder.op("MatMul", x, y), z)))
 
-    model = model_of(chip, [(3, 40, 33), (3, 33, 48), (3, 40, 48)], make, fusion="all")
+    model = model_of(chip, [(3, 40, 33), (3, 33, 44), (3, 40, 44)], make, fusion="all")
     checked(model, {"BatchMatMul": 33, "MatMul": 33})
 
 
@@ -172,7 +173,7 @@ def test_elements_that_move(chip):
         ends = np.array([2], np.int64), np.array([9], np.int64), np.array([3], np.int64)
         return turned, joined, taken, builder.op("Slice", x, *ends)
 
-    names = checked(model_of(chip, [(1, 7, 5, 6), (1, 11, 5, 6)], make))
+    names = checked(model_of(chip, [(1, 40, 30, 33), (1, 24, 30, 33)], make))
     assert {"Transpose", "Concat", "Gather", "Slice"} <= set(names)
 
 
@@ -338,3 +339,14 @@ def test_other_blocks_than_those_that_were_timed_are_refused():
     tiles._timed[number] = changed(tiles._timed[number], without(loads))
     with pytest.raises(SimulationError, match="that were timed"):
         tiles.run(number, DeviceMemory(model.graph, model.program.memory, "device"))
+
+
+def test_the_command_says_how_much_it_computed(capsys):
+    command = ["run", "tests/data/models/lenet5.onnx", "--weights", "random", "--soc_version", COUPLED]
+    assert main([*command, "--values", "tile"]) == 2
+    assert "MaxPool (2)" in capsys.readouterr().err
+    assert main([*command, "--values", "tile", "--lacking", "operators"]) == 0
+    out = capsys.readouterr().out
+    assert "computed by their operators: MaxPool (2)" in out
+    assert "outputs (tile values)" in out
+    assert main([*command, "--lacking", "operators"]) == 2
