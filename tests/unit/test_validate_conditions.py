@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from ascendsim.api.running import simulate
 from ascendsim.validate import measured_points
 from ascendsim.validate.conditions import REWRITES, Conditions
 from ascendsim.validate.models import compile_point
@@ -44,3 +48,15 @@ def test_a_point_is_compiled_under_its_conditions(models_dir: Path) -> None:
     assert model.options.optypelist_for_implmode == "Gelu"
     softmax = next(node for node in model.graph.nodes if node.op_type == "Softmax")
     assert softmax.output.static_shape == (1, 12, 208, 208)
+
+
+@pytest.mark.slow
+def test_what_a_rewrite_of_softmax_gains_on_310(models_dir: Path) -> None:
+    """Published for Swin-T at batch 16 on one of four chips of a card: 170.7 / 4 images a second before
+    fix_softmax.py, 237.6 / 4 after it (two versions of one README).
+    """
+    (point,) = (p for p in measured_points(["310"]) if p.model == "swin_t" and p.batch == 16)
+    plain = replace(point, conditions=Conditions())
+    before, after = (simulate(compile_point(p, models_dir)).duration_us for p in (plain, point))
+    assert before / after == pytest.approx(237.6 / 170.7, rel=0.1)
+    assert 16e6 / before == pytest.approx(170.7 / 4, rel=0.15)
