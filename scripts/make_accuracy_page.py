@@ -75,9 +75,9 @@ OPEN = """## What is not explained
 """
 
 
-def mechanisms() -> str:
+def network_mechanisms() -> str:
     """What mechanisms were worth, each with the other constants fitted again."""
-    with CALIBRATION.with_name("mechanisms.csv").open(encoding="utf-8") as source:
+    with CALIBRATION.with_name("model_mechanisms.csv").open(encoding="utf-8") as source:
         rows = [
             (row["chip"], row["points"], row["mechanism"], row["mape"], row["left_out_mape"])
             for row in csv.DictReader(source)
@@ -85,8 +85,9 @@ def mechanisms() -> str:
     head = ("chip", "points", "with", "MAPE %", "MAPE % of networks left out")
     return "\n".join(
         (
-            "## What mechanisms were worth\n",
-            "Measured when they were added, all but one of the networks are made of convolutions. The other constants were fitted again each time, by slopes of",
+            "## What mechanisms were worth for networks\n",
+            "Measured when they were added; all networks but one are made of convolutions. The other constants were fitted again each",
+            "time, by slopes of",
             "the errors at one place; *left out*: each network by a fit that did not see it.\n",
             table(head, rows),
         )
@@ -261,7 +262,7 @@ def main() -> None:
         print("\n".join(parts))
         return
     parts += [
-        mechanisms(),
+        network_mechanisms(),
         OPEN,
         heading("Single operators"),
         operator_mechanisms(),

@@ -1,8 +1,7 @@
 """When the host has launched a task: at once if the whole graph is on the device, one after another
 otherwise.
 
-    sink    the graph with all of its tasks was loaded before; one call starts everything, after
-            `model_call_us`, which holds the way back to the host too
+    sink    the graph with all of its tasks was loaded before; one launch starts everything
     host    the host runs through the compiled graph and launches task by task, `host_launch_us` each
     eager   a framework calls operator by operator, `eager_launch_us` each; further tasks of the same operator
             cost `host_launch_us`
@@ -30,8 +29,7 @@ def launch_ticks(program: Program, launch: LaunchSpec, clock: Clock) -> list[int
             "the mode of a program", f"must be one of {', '.join(MODES)}", repr(program.mode)
         )
     if program.mode == "sink":
-        start = clock.us(launch.model_call_us)
-        return [0 if task.kind.for_images else start for task in program.tasks]
+        return [0] * len(program.tasks)
     task_ticks, call_ticks = clock.us(launch.host_launch_us), clock.us(launch.eager_launch_us)
     launched: list[int] = []
     now, before = 0, None

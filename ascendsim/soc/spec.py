@@ -166,7 +166,7 @@ class LaunchSpec:
     task_launch_us: float  # task scheduler to first block, whole graph on the device (sink)
     task_gap_us: float  # between the end of a task and the next of its stream (sink)
     block_dispatch_ns: float  # per block after the first
-    model_call_us: float  # host's call of a model until its first task may start, and its return (sink)
+    model_call_us: float  # of a host that waits for a call of a model, besides the device's time (sink)
     host_launch_us: float  # per task when the host launches it
     eager_launch_us: float  # per operator when a framework calls operator by operator
     max_gears: int  # input shapes that one model can hold

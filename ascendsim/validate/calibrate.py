@@ -32,7 +32,7 @@ from ascendsim import soc as chips
 from ascendsim.isa.program import Program
 from ascendsim.machine import run as run_machine
 from ascendsim.soc import SocSpec
-from ascendsim.validate.models import compile_point
+from ascendsim.validate.models import call_us, compile_point
 from ascendsim.validate.points import Point
 from ascendsim.validate.score import Prediction
 
@@ -229,7 +229,14 @@ def _values(constants: Sequence[Constant], places: Iterable[float]) -> Values:
 def _errors(cases: Sequence[Case], constants: Sequence[Constant], places: Iterable[float]) -> FloatArray:
     values = _values(constants, places)
     specs = {soc: chips.load(soc, values) for soc in {case.point.soc for case in cases}}
-    times = [run_machine(case.program, specs[case.point.soc]).duration_us * 1e-6 for case in cases]
+    times = [
+        1e-6
+        * (
+            run_machine(case.program, specs[case.point.soc]).duration_us
+            + call_us(case.program, specs[case.point.soc])
+        )
+        for case in cases
+    ]
     return np.array([math.log(time) - case.log_published for time, case in zip(times, cases, strict=True)])
 
 

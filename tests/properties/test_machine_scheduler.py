@@ -32,7 +32,6 @@ def random_chip(random: Random) -> SocSpec:
         "task_launch_us": random.choice((0.001, 0.002)),
         "block_dispatch_ns": random.choice((0, 1, 2)),
         "kernel_init_ns": random.choice((0, 3)),
-        "model_call_us": random.choice((0, 0.002)),
         "host_launch_us": random.choice((0.001, 0.004)),
         "eager_launch_us": random.choice((0.002, 0.007)),
     }

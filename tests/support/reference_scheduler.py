@@ -132,9 +132,7 @@ class TickByTick:
         gap, way = round(launch.task_gap_us * 1000), round(launch.task_launch_us * 1000)
         alone = not any(other.task.stream == task.task.stream for other in self.tasks[: task.position])
         task.start = task.ready + task.task.decisions * (gap + way) + (0 if alone else gap)
-        if self.program.mode == "sink":
-            task.start = max(task.start, round(launch.model_call_us * 1000))
-        else:
+        if self.program.mode != "sink":
             task.launch = self.host(task)
             task.start = max(task.start, task.launch[1])
         if task.task.kind is not TaskKind.AI_CPU:

@@ -214,19 +214,6 @@ def test_tasks_of_a_stream_follow_after_the_gap() -> None:
     assert [(task.ready, task.start, task.end) for task in trace.tasks] == [(0, 0, 1010), (1010, 3010, 4020)]
 
 
-def test_a_call_of_the_model_comes_before_its_first_task() -> None:
-    """Once, however many streams begin; a host that launches tasks itself does not call the model."""
-    soc = bare(launch={"model_call_us": 7, "task_gap_us": 2})
-    tasks = [
-        task_of((block(mmad(10)), 1), id=0),
-        task_of((block(mmad(10)), 1), id=1),
-        task_of((block(mmad(10)), 1), id=2, stream=1),
-    ]
-    starts = {task.task: task.start for task in run(program_of(*tasks), soc).tasks}
-    assert starts == {0: 7000, 1: 9010, 2: 7000}
-    assert run(program_of(*tasks[:1], mode="host"), soc).tasks[0].start == 0
-
-
 def test_the_host_launches_tasks_one_by_one() -> None:
     soc = bare(launch={"host_launch_us": 5})
     tasks = [task_of((block(mmad(10)), 1), id=number) for number in range(3)]

@@ -24,7 +24,7 @@ from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
 from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
-from ascendsim.validate.models import in_lanes
+from ascendsim.validate.models import call_us, compile_point, in_lanes
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -80,6 +80,16 @@ def test_networks_are_simulated(models_dir: Path) -> None:
     outcome = compare_models(points, models_dir)
     assert len(outcome.simulated) == len(outcome.roofline) == len(points) == 1
     assert outcome.simulated[0].throughput > 0
+
+
+def test_the_call_of_a_model_counts_beside_the_device_time(models_dir: Path) -> None:
+    point = replace(small_points(1)[0], soc="Ascend310P3")
+    model = compile_point(point, models_dir)
+    (own,) = compare_models([point], models_dir).simulated
+    call = soc.load("Ascend310P3").launch.model_call_us
+    assert call > 0
+    assert 1e6 / own.throughput == pytest.approx(simulate(model).duration_us + call)
+    assert call_us(replace(model.program, mode="host"), model.soc) == 0  # launches are in its time already
 
 
 def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
