@@ -277,12 +277,12 @@ class _NodeHost:
 
     def run(self, body: Graph, inputs: Sequence[Value], name: str) -> list[Value]:
         self._owner.enter(self._node, body)
-        if self._growing is None:
-            turns = name == "body" and self._node.op_type in ("Loop", "While")
+        if self._growing is None and name == "body":  # a While asks its condition first
+            turns = self._node.op_type in ("Loop", "While")
             pieces, scope = self._owner._pieces, self._scope
             self._growing = pieces.growth(self._node, body, inputs, scope._value) if turns else frozenset()
         prefix = f"{self._scope.prefix}{self._node.name}/{name}/"
-        growing = self._growing if name == "body" else frozenset[Node]()
+        growing = (self._growing if name == "body" else None) or frozenset[Node]()
         return _Scope(self._owner, body, inputs, prefix, self._scope, growing).finish()
 
     def decided(self, node: Node, on_host: bool) -> None:

@@ -73,6 +73,16 @@ def test_sums_that_would_fill_ub_go_out_in_parts(chip: str) -> None:
     bytes = moved([stage])
     assert bytes["x", False] == work.inputs[0].ref.bytes
     assert bytes["y", True] == work.outputs[0].ref.bytes
+    for group in stage.groups:
+        (room,) = (slot.slot_bytes for slot in group.block.allocations if slot.name == "out0")
+        stores = [
+            times
+            for item, times in statements(group.block.body)
+            if isinstance(item, Move) and item.pipe is Pipe.MTE3
+        ]
+        assert room <= soc.buffers.ub / 2
+        if sum(stores) > 1:  # a block of channels more would not have fitted
+            assert room + 16 * 8 > 0.49 * soc.buffers.ub
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -14,7 +14,14 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Buffer, Move, Pipe
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
-from ascendsim.lower.templates.sharing import Computing, lanes_of, share_of, space_of, worthwhile_cores
+from ascendsim.lower.templates.sharing import (
+    Computing,
+    as_profiled,
+    lanes_of,
+    share_of,
+    space_of,
+    worthwhile_cores,
+)
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -70,6 +77,17 @@ def test_the_slower_port_counts_and_so_does_dram() -> None:
     # 1 GB/s at 1000 MHz is a byte a cycle: 8000 cycles for any number of cores, so only the rest counts
     slow = worthwhile_cores(8000, chip(**{"dram.read_gb_per_s": 1}))
     assert slow in (4, 5)  # 2000 / 100 = 4.5 squared
+
+
+@pytest.mark.parametrize(("name", "profiled"), [("Ascend910A", 32), ("Ascend910B1", 48)])
+def test_cores_beyond_those_of_profiles_must_bring_the_end_nearer(name: str, profiled: int) -> None:
+    soc = load(name, {"ai_cores": 256, "vector_cores": 512} if name == "Ascend910B1" else {"ai_cores": 256})
+    for wanted in (1, profiled - 1, profiled):
+        assert as_profiled(wanted, 0, soc) == wanted
+    found = [as_profiled(200, bytes, soc) for bytes in (0, *(1 << power for power in range(12, 33)))]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (profiled, 200)
+    assert any(profiled < cores < 200 for cores in found)
 
 
 def test_cycles_of_steps_are_those_of_their_repeats() -> None:

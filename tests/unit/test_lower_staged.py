@@ -117,6 +117,13 @@ def test_every_weight_passes_through_scratch_memory_once(
         if isinstance(item, Mmad)
     )
     assert macs == m * k * n
+    # both vector cores of a team bring the scales of what they make: once, or with each chunk
+    scales = next(access for access in task.accesses if access.region == "s")
+    groups = k // form["group"] if "group" in form else 1
+    assert scales.unique_bytes == 2 * groups * n
+    turns, left = divmod(scales.moved_bytes, 2 * scales.unique_bytes)
+    assert not left
+    assert turns == 1 if groups > 1 else turns >= 1
 
 
 def test_nothing_of_scratch_memory_comes_from_dram() -> None:

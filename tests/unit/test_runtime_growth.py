@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
-from ascendsim.graph.ir import Node
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.lower.units import LoweredUnit, UnitLowering
+from ascendsim.ops import default_opset
+from ascendsim.passes.infer import infer
 
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -150,6 +153,54 @@ def test_a_piece_of_fewer_than_four_nodes_goes_with_what_grows() -> None:
     model = asim.compile(asim.load(growing(short)), soc=SOC, fusion="off")
     asim.run(model, given())
     assert times_compiled(model)["tanh"] == times_compiled(model)["longer"] == TURNS
+
+
+def growing_while() -> Graph:
+    """GE's While: a state of six steps, a list that gets it in every turn, a count that ends the loop."""
+
+    def part(name: str) -> tuple[Graph, list[Tensor]]:
+        graph = Graph(name)
+        kinds: list[tuple[DType, Any]] = [
+            (DType.FLOAT32, (1, 8)),
+            (DType.FLOAT32, ("n", 8)),
+            (DType.INT64, ()),
+        ]
+        return graph, [graph.add_input(f"{name}{n}", *kind) for n, kind in enumerate(kinds)]
+
+    cond, (_, _, count) = part("cond")
+    most = cond.add_constant("most", np.array(TURNS))
+    cond.outputs.append(cond.add_node("Less", [count, most], ["go"]).output)
+    body, (state, rows, count) = part("body")
+    for number in range(6):
+        state = body.add_node(
+            "Tanh" if number % 2 else "Exp", [state], [f"s{number}"], name=f"n{number}"
+        ).output
+    longer = body.add_node("Concat", [rows, state], ["longer"], name="longer", axis=0).output
+    one = body.add_constant("one", np.array(1))
+    body.outputs += [state, longer, body.add_node("Add", [count, one], ["next"], name="next").output]
+    graph = Graph("growing while")
+    x, zero = graph.add_input("x", DType.FLOAT32, (1, 8)), graph.add_constant("zero", np.array(0))
+    names = ["last", "all", "turns"]
+    loop = graph.add_node("While", [x, x, zero], names, name="while", domain="ascend", cond=cond, body=body)
+    graph.outputs += loop.outputs[:2]
+    infer(graph, default_opset())
+    return graph
+
+
+def test_the_body_of_a_while_is_looked_at_though_its_condition_runs_first() -> None:
+    model = asim.compile(growing_while(), soc=SOC, fusion="off")
+    x = np.linspace(-1, 1, 8, dtype=np.float32)[None]
+    found = asim.run(model, {"x": x}, values="float32").outputs
+    wanted = [x]
+    for _ in range(TURNS):
+        state = wanted[-1]
+        for number in range(6):
+            state = np.tanh(state) if number % 2 else np.exp(state)
+        wanted.append(state)
+    np.testing.assert_allclose(found["all"], np.concatenate(wanted), rtol=1e-5)
+    times = times_compiled(model)
+    assert times["n0"] == times["n5"] == 2
+    assert times["longer"] == TURNS
 
 
 def test_a_loop_that_does_not_grow_is_not_cut() -> None:
