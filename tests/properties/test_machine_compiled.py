@@ -162,7 +162,8 @@ def test_visits_are_how_often_a_transfer_comes_to_each_place(seed: int) -> None:
         )
     body: tuple[Statement, ...] = ()
     for name, transfer in zip("kji", reversed(transfers), strict=True):
-        body = (Loop(name, trips[name], (transfer, *body)),)
+        behind = replace(load(64), src=gm(f"behind {name}", 64))  # the loop inside is over then
+        body = (Loop(name, trips[name], (transfer, *body, behind)),)
     soc = toy()
     compiled = compile_block(Block(body), soc, Clock.of(soc))
     for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True):

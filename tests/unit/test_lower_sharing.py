@@ -11,7 +11,9 @@ import pytest
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.isa.capacity import capacity
-from ascendsim.isa.instructions import Buffer, Move, Pipe
+from ascendsim.isa.costs import cost
+from ascendsim.isa.instructions import Buffer, Move, Pipe, Vector
+from ascendsim.isa.program import CoreKind
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sharing import (
@@ -23,11 +25,12 @@ from ascendsim.lower.templates.sharing import (
     worthwhile_cores,
 )
 from ascendsim.lower.templates.stage import Stage
-from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.steps import Expansion, broadcast_calls
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.opset.work import Copy, MoveWork, Over, ScalarWork, Step, Stream, VectorWork
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import ref
+from tests.support.toy_machine import UB
 
 WHOLE = 1 << 30
 HALF, FULL = DType.FLOAT16, DType.FLOAT32
@@ -312,3 +315,23 @@ def test_the_axis_that_a_blocked_format_splits() -> None:
     assert lanes_of(ref("x", (5, 7, 33), Format.FRACTAL_NZ)) == 48
     assert lanes_of(ref("x", (7, 33), Format.FRACTAL_NZ)) == 48
     assert lanes_of(ref("x", (7, 33))) == lanes_of(ref("x", (33,))) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("Ascend310", CoreKind.AI), ("Ascend910A", CoreKind.AI), ("Ascend910B1", CoreKind.VECTOR)],
+)
+def test_broadcast_operands_take_the_cheaper_calls(name: str, kind: CoreKind) -> None:
+    """One call a row, or one a strip of columns: as the machine would charge them."""
+    soc, random, lanes, rarer = load(name), Random(1), 128, 0
+    for _ in range(200):
+        rows, cols = random.randint(1, 60), lanes * random.randint(1, 12) + random.randint(1, lanes - 1)
+        ways = (cols, rows), (rows * lanes, -(-cols // lanes))
+        cycles = [
+            cost(Vector("vadd", "float16", elements, UB, (UB, UB), calls=calls), soc, kind).occupancy
+            for elements, calls in ways
+        ]
+        found = ways.index(broadcast_calls(rows, cols, lanes, False, soc))
+        assert cycles[found] == min(cycles), (rows, cols)
+        rarer += found == 0
+    assert rarer or name != "Ascend310"  # whose instructions start slowly

@@ -121,7 +121,11 @@ def _merged(classes: list[list[int]], fewest: int) -> list[list[int]]:
 
 
 def _log2_ceil(size: int, unit: int) -> int:
-    """The least n with unit * 2^n >= size."""
+    """The least n with unit * 2^n >= size.
+
+    >>> [_log2_ceil(size, 512) for size in (1, 512, 513, 1024, 1025)]
+    [0, 0, 1, 1, 2]
+    """
     count = 0
     while unit << count < size:
         count += 1
