@@ -23,6 +23,7 @@ from ascendsim.core.files import write_whole
 from ascendsim.plot import plot_correlation
 from ascendsim.validate import Comparison, Point, Prediction, compare_models, measured_points, score, worst
 from ascendsim.validate.calibrate import CONSTANTS, left_out_values
+from ascendsim.validate.known_errors import coverages
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "tests" / "data" / "models"
@@ -46,6 +47,13 @@ bandwidth and a fixed time a layer.
     ascendsim validate models                     the tables below
     ascendsim validate models --leave_one_out     with constants that have not seen the network that they predict
     ascendsim validate operators | micro          single operators; programs of a few instructions
+"""
+
+
+INTERVALS = """Where the duration of a network is likely to be is said by quantiles of the errors of networks that were measured on its chip
+([how](validate.md#how-sure-is-a-prediction)). Each kind of network in turn is predicted here from all other kinds on the chip, by constants
+that were fitted without the network, and each type of single operators from all other types; so many of the points lie in intervals for 50
+and 80 %:
 """
 
 
@@ -233,6 +241,34 @@ def operator_mechanisms() -> str:
     )
 
 
+def intervals() -> str:
+    """The section on intervals: what they hold of kinds of networks that they did not see."""
+    half, most = coverages(0.5), coverages(0.8)
+    rows = [
+        (
+            found.soc + ", older CANN" * found.older + ", operators" * found.operators,
+            str(found.known),
+            str(found.points),
+            f"{100 * narrow.held:.0f}",
+            f"{100 * found.held:.0f}",
+            f"{found.width:.2f}",
+        )
+        for narrow, found in zip(half, most, strict=True)
+    ]
+    points = [found.points for found in most]
+    shares = [sum(one.held * one.points for one in part) / sum(points) for part in (half, most)]
+    rows.append(("all", "", str(sum(points)), *(f"{100 * share:.0f}" for share in shares), ""))
+    head = (
+        "chip",
+        "networks or types",
+        "points",
+        "in those for 50 %, %",
+        "in those for 80 %, %",
+        "high / low of 80 %",
+    )
+    return "\n".join((heading("How sure is a prediction"), INTERVALS, table(head, rows)))
+
+
 def printed(kind: str) -> str:
     """What a validate command prints, as a block."""
     out = io.StringIO()
@@ -264,6 +300,7 @@ def main() -> None:
     parts += [
         network_mechanisms(),
         OPEN,
+        intervals(),
         heading("Single operators"),
         operator_mechanisms(),
         printed("operators"),

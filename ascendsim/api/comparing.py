@@ -49,8 +49,8 @@ class Comparison:
     figures: tuple[VariantFigures, ...]
 
     def table(self) -> Table:
-        """One row a variant: time, speed-up, bytes, tasks, launches, memory, and the largest difference of
-        the outputs.
+        """One row a variant: time and where it is likely to be (`Result.duration_interval`), speed-up, bytes,
+        tasks, launches, memory, and the largest difference of the outputs.
 
         "Block launches" are blocks that started on a core, "Launch(us)" what the starts of all tasks cost,
         "Memory" is all device memory but weights, "Of range" the largest difference over the range of the
@@ -81,7 +81,8 @@ class Comparison:
         wanted = options.get("lanes", "auto")
         few = all(len(result.trace.tasks) <= PHASE_TASKS for result in self.results.values())
         profiles = self._recorded() if wanted == "phases" or (wanted == "auto" and few) else self._profiles()
-        return comparison_timelines(profiles, **options).plot(ax)
+        likely = {figure.name: figure.likely for figure in self.figures if figure.likely is not None}
+        return comparison_timelines(profiles, likely=likely, **options).plot(ax)
 
     @checked()
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:
@@ -174,7 +175,11 @@ def compare(
             )
     return Comparison(
         results,
-        compare_figures({name: result.profile for name, result in results.items()}, _differences(results)),
+        compare_figures(
+            {name: result.profile for name, result in results.items()},
+            _differences(results),
+            {name: result.duration_interval() for name, result in results.items()},
+        ),
     )
 
 

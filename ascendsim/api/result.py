@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.api.image_runs import ImageRun
+from ascendsim.api.intervals import interval_of_run
 from ascendsim.api.remedies import numerics_line
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ascendsim.plot.bars import TopOperatorsDisplay
     from ascendsim.plot.roofline import RooflineDisplay
     from ascendsim.plot.timeline import TimelineDisplay
+    from ascendsim.profiling.interval import DurationInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,24 @@ class Result:
     def duration_us(self) -> float:
         """Device time of one execution in microseconds; over images that of all, with what prepares them."""
         return self.trace.duration_us
+
+    @checked()
+    def duration_interval(self, share: float = 0.8) -> DurationInterval:
+        """Where the duration on a real chip is likely to be: `.low_us`, `.high_us`, and in `.note` what says
+        so.
+
+        It comes from the errors of networks with published measurements, above all those of the same kind on
+        the same chip; where there are none it is an assumption, and the note says that.
+
+        Args:
+            share: Part of real executions that shall lie inside, 0.1 to 0.9.
+
+        Raises:
+            InputError: If the share is out of its range.
+        """
+        images, several = self.image_run is not None, self.parallel is not None
+        unlike = "runs over images" if images else "several devices together" if several else ""
+        return interval_of_run(self.model, self.profile, share, unlike)
 
     @property
     def cycles(self) -> int:
@@ -345,7 +365,7 @@ class Result:
     def _repr_html_(self) -> str:
         from ascendsim import profiling
 
-        return profiling.html(self.profile, note=self.numerics_line())
+        return profiling.html(self.profile, note=self.numerics_line(), likely=self.duration_interval())
 
     def __repr__(self) -> str:
         subject = f"{self.model.source.name!r} on {self.model.soc.name}"

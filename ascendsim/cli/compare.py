@@ -294,6 +294,9 @@ def _print(comparison: Comparison) -> None:
         print_table(names, columns)
     else:
         print_table(figures, rows)
+    notes = {figure.likely.note: None for figure in comparison.figures if figure.likely is not None}
+    for note in notes:
+        print(f"likely, 80%: {note}")
     reasons = {
         figure.difference.note: figure.name
         for figure in reversed(comparison.figures)

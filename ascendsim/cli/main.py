@@ -31,6 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "passes",
     "fusion",
     "validate",
+    "calibrate",
     "soc",
     "ops",
     "kernel",

@@ -140,6 +140,8 @@ def print_result(result: Result, top: int) -> None:
         f"device time {total.duration_us:,.1f} us = {total.cycles:,} cycles, {total.samples_per_s:,.1f} "
         f"samples/s"
     )
+    likely = result.duration_interval()
+    print(f"{likely} ({likely.share:.0%}: {likely.note})")
     print(
         f"Cube {total.achieved_tflops:.2f} of {total.peak_tflops:.1f} TFLOP/s "
         f"({percent(total.achieved_tflops, total.peak_tflops)}), "

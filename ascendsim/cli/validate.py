@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,12 @@ from ascendsim.cli import validate_micro, validate_operators, validate_training
 from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
+from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
 
 if TYPE_CHECKING:
     from ascendsim.validate import Comparison, Point, Prediction
+    from ascendsim.validate.rows import LeftOutRow
 
     Pair = tuple[Prediction, Prediction]
 
@@ -36,9 +38,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     models.add_argument(
         "--chips",
-        default="310,310P3",
         metavar="LIST",
-        help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3)",
+        help="chips as published: 310, 310P3, 310P, 310B1, 910B4 (default: 310,310P3; with --rows: all)",
+    )
+    models.add_argument(
+        "--rows",
+        metavar="FILE",
+        help="measurements of your own, a CSV file: columns onnx, soc, batch, throughput_per_s or "
+        "latency_ms_per_batch (docs/validate.md)",
     )
     models.add_argument(
         "--models",
@@ -94,26 +101,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_models(args: argparse.Namespace) -> int:
-    from ascendsim.core.errors import InputError, suggest
-    from ascendsim.validate import Comparison, measured_points, predictions
-    from ascendsim.validate.points import CHIPS
+    from ascendsim.validate import Comparison, predictions
 
     check_folder(args.output)
-    groups = [name.strip() for name in args.chips.split(",") if name.strip()]
-    for group in groups:
-        if group not in CHIPS:
-            raise InputError(
-                f"option --chips: {group!r}", "has no published measurements", remedy=suggest(group, CHIPS)
-            )
-    points = tuple(
-        point for point in measured_points(groups) if args.max_batch is None or point.batch <= args.max_batch
-    )
+    points, left = _points(args)
+    groups = list(dict.fromkeys(point.group for point in points))
     if args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
     processes = min(MOST_PROCESSES, os.cpu_count() or 1, len(points))
-    coming = predictions(
-        points, Path(args.models), args.fusion, _values(groups) if args.leave_one_out else None, processes
-    )
+    values = _values(groups) if args.leave_one_out else None
+    refused = None if args.rows is None else left
+    coming = predictions(points, Path(args.models), args.fusion, values, processes, refused)
     done, stopped = _collected(coming, len(points))
     order = {point: number for number, point in enumerate(points)}
     outcome = Comparison.of_pairs(sorted(done, key=lambda pair: order[pair[0].point]))
@@ -121,6 +119,9 @@ def _run_models(args: argparse.Namespace) -> int:
         part = outcome.of(group)
         if part.simulated:
             _print(group, part, sum(point.group == group for point in points), args.worst)
+    if left:
+        print_table(("left out", "because"), [(row.where, row.reason) for row in left])
+        print()
     if args.csv is not None:
         print(f"wrote {write_whole(Path(args.csv), _csv(outcome).encode())}")
     if stopped:
@@ -135,6 +136,43 @@ def _run_models(args: argparse.Namespace) -> int:
                 _draw(group, outcome.of(group), Path(args.output))
         print(f"wrote {write_whole(Path(args.output) / 'models.csv', _csv(outcome).encode())}")
     return 0
+
+
+def _points(args: argparse.Namespace) -> tuple[tuple[Point, ...], list[LeftOutRow]]:
+    """What is to be simulated, and rows of the user's that cannot be.
+
+    Raises:
+        InputError: If the options do not fit each other, or nothing of the user's can be simulated.
+    """
+    from ascendsim.validate import measured_points, read_rows
+    from ascendsim.validate.points import CHIPS
+
+    left: list[LeftOutRow] = []
+    if args.rows is None:
+        groups = _groups("310,310P3" if args.chips is None else args.chips, CHIPS, "published measurements")
+        points = measured_points(groups)
+    else:
+        if args.leave_one_out:
+            raise InputError("option --leave_one_out", "is for published rows", remedy="leave out --rows")
+        points, refused = read_rows(args.rows, Path(args.models))
+        left += refused
+        if args.chips is not None:
+            groups = _groups(args.chips, {point.group for point in points}, "usable row")
+            points = tuple([point for point in points if point.group in groups])
+    found = tuple([point for point in points if args.max_batch is None or point.batch <= args.max_batch])
+    if args.rows is not None and not found:
+        first = f": {left[0].where}: {left[0].reason}" if left else ""
+        raise InputError(f"measurements {args.rows!r}", f"have no usable row{first}")
+    return found, left
+
+
+def _groups(text: str, known: Collection[str], what: str) -> list[str]:
+    """Chips of a list, all of which are known."""
+    groups = [name.strip() for name in text.split(",") if name.strip()]
+    for group in groups:
+        if group not in known:
+            raise InputError(f"option --chips: {group!r}", f"has no {what}", remedy=suggest(group, known))
+    return groups
 
 
 def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
@@ -182,7 +220,7 @@ def _draw(group: str, part: Comparison, folder: Path) -> None:
     note = f"{own.points} points, MAPE {own.mape:.1%}, bias {own.bias:+.1%}, Spearman {own.spearman:.3f}"
     names = [f"{p.point.model}" for p in part.simulated]
     measured, simulated = [p.point.throughput for p in part.simulated], [p.throughput for p in part.simulated]
-    path = folder / f"correlation_{group}.png"
+    path = folder / f"correlation_{Path(group).stem}.png"
     plot_correlation(names, measured, simulated, f"Throughput on chip {group}", note).save(path)
     print(f"wrote {path}")
 

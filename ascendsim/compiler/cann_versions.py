@@ -65,6 +65,16 @@ def version_of(text: str) -> str:
     return known[-1]
 
 
+def older_kernels(soc: SocSpec, cann: str | None) -> str:
+    """The version of this table that a name stands for if kernels of the chip differ from the newest there,
+    else "".
+    """
+    if cann is None:
+        return ""
+    version = version_of(cann)
+    return version if VERSIONS[version].get(soc.generation) else ""
+
+
 def with_version(soc: SocSpec, cann: str | None) -> SocSpec:
     """A chip with the kernels of a version of CANN.
 

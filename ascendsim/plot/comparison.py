@@ -36,6 +36,7 @@ from ascendsim.plot.lanes import (
 )
 from ascendsim.plot.palette import FAINT, INK
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
+from ascendsim.profiling.interval import DurationInterval
 from ascendsim.profiling.select import Window
 from ascendsim.profiling.view import ProfiledRun
 
@@ -54,6 +55,7 @@ _PIPES = (
 )
 _STREAM_WEIGHT = 2.2  # height of a stream's lane beside pipes, so that upright names of fused tasks fit
 _HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
+_BAR, _LIGHT = 0.3, 0.25  # height and opacity of the bar that says how sure an end is
 _ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more
 
 
@@ -66,12 +68,14 @@ class VariantLanes:
         facts: What stands behind the name: time, speed-up, tasks, traffic.
         lanes: From the top.
         end_us: When it was done.
+        likely_us: From when to when a real chip is likely to be done; None = not asked for.
     """
 
     name: str
     facts: str
     lanes: tuple[Lane, ...]
     end_us: float
+    likely_us: tuple[float, float] | None = None
 
 
 @dataclass(eq=False, repr=False)
@@ -142,8 +146,13 @@ class ComparisonDisplay(Picture):
         )
 
     def _end(self, ax: Axes, variant: VariantLanes, top: float, bottom: float) -> None:
-        """A line where the variant was done."""
-        place = variant.end_us * time_scale(self.window)
+        """A line where the variant was done, on a light bar where a real chip is likely to be."""
+        scale = time_scale(self.window)
+        if variant.likely_us is not None:
+            low, high = (us * scale for us in variant.likely_us)
+            edges = [bottom - _BAR / 2, bottom + _BAR / 2]
+            ax.fill_betweenx(edges, low, high, color=INK, alpha=_LIGHT, lw=0, zorder=4)
+        place = variant.end_us * scale
         ax.plot([place, place], [top, bottom], color=INK, lw=1.0, zorder=5, clip_on=False)
 
 
@@ -154,6 +163,7 @@ def comparison_timelines(
     lanes: Lanes = "auto",
     window: Window | None = None,
     title: str | None = None,
+    likely: Mapping[str, DurationInterval] | None = None,
 ) -> ComparisonDisplay:
     """Timelines of several runs as numbers; `.plot()` draws them.
 
@@ -164,6 +174,7 @@ def comparison_timelines(
             tasks.
         window: Show this part only, (start, end) in us; up to the end of the longest run if None.
         title: Line above the picture.
+        likely: By name of the variant where a real chip is likely to be done: a light bar.
 
     Raises:
         InputError: If the phases are asked for and a run has not recorded its instructions.
@@ -179,10 +190,17 @@ def comparison_timelines(
         )
     few = all(len(run.tasks) <= PHASE_TASKS for run in runs.values())
     by_phase = lanes == "phases" or (lanes == "auto" and few and lacking is None)
-    figures = compare_figures(runs)
-    shown = window or (0.0, max([own.duration_us for own in figures], default=0.0) or 1e-3)
+    figures = compare_figures(runs, likely=likely)
+    ends = [own.likely.high_us if own.likely and own.likely.measured else own.duration_us for own in figures]
+    shown = window or (0.0, max(ends, default=0.0) or 1e-3)
     variants = tuple(
-        VariantLanes(own.name, _facts(own, figures[0], shown), _lanes(run, by_phase), own.duration_us)
+        VariantLanes(
+            own.name,
+            _facts(own, figures[0], shown),
+            _lanes(run, by_phase),
+            own.duration_us,
+            None if own.likely is None else (own.likely.low_us, own.likely.high_us),
+        )
         for run, own in zip(runs.values(), figures, strict=True)
     )
     return ComparisonDisplay(variants, shown, title or _title(runs))

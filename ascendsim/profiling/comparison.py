@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.table import GENERAL, Row, Table
-from ascendsim.profiling.notebook import STYLE, bar
+from ascendsim.profiling.interval import DurationInterval
+from ascendsim.profiling.notebook import STYLE, bar, light_bar
 from ascendsim.profiling.phases import launch_ticks, phases
 from ascendsim.profiling.view import ProfiledRun
 
@@ -22,6 +23,8 @@ COMPARED = "compared"
 _COLUMNS = (
     "Variant",
     "Time(us)",
+    "Likely from(us)",
+    "Likely to(us)",
     "Speed-up",
     "Samples/s",
     "DDR read(MB)",
@@ -75,6 +78,7 @@ class VariantFigures:
         memory_bytes: Largest device memory for inputs, outputs, activations and workspaces.
         weight_bytes: Device memory for weights.
         difference: Of the outputs to those of the first variant.
+        likely: Where the device time is likely to be on a real chip; None if that was not asked for.
     """
 
     name: str
@@ -90,6 +94,7 @@ class VariantFigures:
     memory_bytes: int
     weight_bytes: int
     difference: Difference
+    likely: DurationInterval | None = None
 
     def row(self) -> Row:
         """One row of the table of a comparison."""
@@ -97,22 +102,28 @@ class VariantFigures:
         counts = (self.tasks, self.block_launches, self.launch_us)
         memory = (self.memory_bytes / 2**20, self.weight_bytes / 2**20)
         values = (self.difference.absolute, self.difference.relative, self.difference.note)
-        speed = (self.duration_us, self.speed_up, self.samples_per_s)
+        ends = (None, None) if self.likely is None else (self.likely.low_us, self.likely.high_us)
+        speed = (self.duration_us, *ends, self.speed_up, self.samples_per_s)
         return (self.name, *speed, *traffic, *counts, *memory, *values)
 
 
 def compare_figures(
-    runs: Mapping[str, ProfiledRun], differences: Mapping[str, Difference] | None = None
+    runs: Mapping[str, ProfiledRun],
+    differences: Mapping[str, Difference] | None = None,
+    likely: Mapping[str, DurationInterval] | None = None,
 ) -> tuple[VariantFigures, ...]:
     """Figures of every variant, in the order given.
 
     Args:
         runs: By name of the variant; the first is the one that the others are measured against.
         differences: By the same names; none if values were not compared.
+        likely: Intervals of the device times by the same names.
     """
-    known = differences or {}
+    known, sure = differences or {}, likely or {}
     first = _sample_us(next(iter(runs.values())))
-    return tuple(_figures(name, run, first, known.get(name, NO_VALUES)) for name, run in runs.items())
+    return tuple(
+        _figures(name, run, first, known.get(name, NO_VALUES), sure.get(name)) for name, run in runs.items()
+    )
 
 
 def comparison_table(figures: tuple[VariantFigures, ...]) -> Table:
@@ -125,12 +136,17 @@ def comparison_html(table: Table) -> str:
     """The table of a comparison as a self-contained, escaped HTML fragment: a bar of time in front of each
     row.
     """
-    times = [time for time in table.column("Time(us)") if isinstance(time, float)]
-    longest = max(times, default=0.0) or 1.0
+    columns = [table.column(name) for name in ("Variant", "Time(us)", "Likely from(us)", "Likely to(us)")]
+    rows = [
+        (str(name), float(time or 0), float(low or 0), float(high or 0))
+        for name, time, low, high in zip(*columns, strict=True)
+    ]
+    longest = max([max(time, high) for _, time, _, high in rows], default=0.0) or 1.0
     bars = "".join(
-        f"<tr><td>{escape(str(name))}</td><td "
-        f'style="min-width:310px">{bar(time / longest, 300)}</td><td>{time:,.1f} us</td></tr>'
-        for name, time in zip(table.column("Variant"), times, strict=True)
+        f'<tr><td>{escape(name)}</td><td style="min-width:310px">{bar(time / longest, 300)}'
+        f"{light_bar((high - time) / longest, 300)}</td>"
+        f"<td>{time:,.1f} us{f', likely {low:,.1f} to {high:,.1f} us' if high else ''}</td></tr>"
+        for name, time, low, high in rows
     )
     return f'{STYLE}<div class="asim"><table>{bars}</table>{table.to_html()}</div>'
 
@@ -202,7 +218,9 @@ def _sample_us(run: ProfiledRun) -> float:
     return run.trace.duration_us / run.batch
 
 
-def _figures(name: str, run: ProfiledRun, first_us: float, difference: Difference) -> VariantFigures:
+def _figures(
+    name: str, run: ProfiledRun, first_us: float, difference: Difference, likely: DurationInterval | None
+) -> VariantFigures:
     us = run.trace.duration_us
     return VariantFigures(
         name=name,
@@ -218,4 +236,5 @@ def _figures(name: str, run: ProfiledRun, first_us: float, difference: Differenc
         memory_bytes=run.program.memory.peak_bytes,
         weight_bytes=run.program.memory.weight_bytes,
         difference=difference,
+        likely=likely,
     )

@@ -229,6 +229,15 @@ def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
     )
 
 
+def main_bound(run: ProfiledRun) -> str:
+    """What bounds most of the tasks' time; "-" without tasks."""
+    times: dict[str, float] = {}
+    for view in run.tasks:
+        found = task_metrics(run, view)
+        times[found.bound] = times.get(found.bound, 0.0) + found.time_us
+    return max(times, key=times.__getitem__, default="-")
+
+
 def pipe_shares(run: ProfiledRun, view: TaskView) -> Mapping[str, float]:
     """Busy share of each pipe over the task's duration and all units of the chip, 0..1, for pipes that
     worked.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from html import escape
 
+from ascendsim.profiling.interval import DurationInterval
 from ascendsim.profiling.summary import Summary, summarise, top_operators
 from ascendsim.profiling.view import ProfiledRun
 
@@ -13,19 +14,21 @@ STYLE = (
     "<style>.asim{font-family:sans-serif;font-size:13px}.asim table{border-collapse:collapse}.asim td,.asim "
     "th{padding:2px 10px;"
     "border-bottom:1px solid #8884}.asim .bar{display:inline-block;height:9px;background:#0072b2}.asim "
+    ".likely{display:inline-block;height:9px;background:#0072b244}.asim "
     ".note{opacity:.7}</style>"
 )
 
 
-def html(run: ProfiledRun, count: int = 8, note: str = "") -> str:
-    """A self-contained, escaped HTML fragment: totals, a note on the run's numbers, utilisation and the
-    `count` longest tasks.
+def html(run: ProfiledRun, count: int = 8, note: str = "", likely: DurationInterval | None = None) -> str:
+    """A self-contained, escaped HTML fragment: totals, where the duration is likely to be, a note on the
+    run's numbers, utilisation and the `count` longest tasks.
     """
     summary = summarise(run)
     parts = [
         STYLE,
         '<div class="asim">',
         _headline(summary),
+        f"<p>{likely} ({likely.share:.0%}: {escape(likely.note)})</p>" if likely is not None else "",
         f"<p><b>Numbers:</b> {escape(note)}</p>" if note else "",
         _bars(summary),
         top_operators(run, count).to_html(),
@@ -64,3 +67,9 @@ def _bars(summary: Summary) -> str:
 def bar(share: float, pixels: int = 200) -> str:
     """A bar as wide as a share of some pixels."""
     return f'<span class="bar" style="width:{round(pixels * min(share, 1.0))}px"></span>'
+
+
+def light_bar(share: float, pixels: int) -> str:
+    """A light bar behind another: how much longer it may well be."""
+    width = round(pixels * min(max(share, 0.0), 1.0))
+    return f'<span class="likely" style="width:{width}px"></span>' if width else ""

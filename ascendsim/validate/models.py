@@ -9,18 +9,22 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
+from typing import TypeVar
 
 from ascendsim import soc as chips
 from ascendsim.api.compiling import compile
 from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.compiler.model import CompiledModel
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.isa.program import Program
 from ascendsim.soc import SocSpec
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
+from ascendsim.validate.rows import LeftOutRow
 from ascendsim.validate.score import Prediction
+
+T = TypeVar("T")
 
 AIPP = Path(__file__).parent / "data" / "aipp_rgb.cfg"
 
@@ -79,6 +83,7 @@ def predictions(
     fusion: str = "all",
     values: Callable[[Point], Mapping[str, float]] | None = None,
     processes: int = 1,
+    left_out: list[LeftOutRow] | None = None,
 ) -> Iterator[tuple[Prediction, Prediction]]:
     """The predictions of the simulator and of the roofline, each as soon as it is there: with several
     processes not in the order of the points.
@@ -90,13 +95,28 @@ def predictions(
         values: Changes to the chip for a point, by dotted key; None = the chip files as they are.
         processes: How many points are simulated at a time; results do not depend on it. Interrupts are left
             to the calling process.
+        left_out: Receives the points that cannot be simulated, with the reason; None = they are errors.
 
     Raises:
         InputError: If a structure file is missing.
     """
     for point in points:
         structure(point.file, folder)
-    work = partial(_predict, folder, fusion)
+    work = partial(_predict if left_out is None else _try_to_predict, folder, fusion)
+    for found in of_points(work, points, values, processes):
+        if not isinstance(found, LeftOutRow):
+            yield found
+        elif left_out is not None:
+            left_out.append(found)
+
+
+def of_points(
+    work: Callable[[Point, Mapping[str, float] | None], T],
+    points: Sequence[Point],
+    values: Callable[[Point], Mapping[str, float]] | None,
+    processes: int,
+) -> Iterator[T]:
+    """What `work` makes of each point and its changes to the chip, as in `predictions`."""
     lanes = [
         [(point, values(point) if values is not None else None) for point in lane]
         for lane in in_lanes(points, processes)
@@ -145,6 +165,15 @@ def call_us(program: Program, soc: SocSpec) -> float:
     was measured in such loops.
     """
     return soc.launch.model_call_us if program.mode == "sink" else 0.0
+
+
+def _try_to_predict(
+    folder: Path, fusion: str, point: Point, values: Mapping[str, float] | None
+) -> tuple[Prediction, Prediction] | LeftOutRow:
+    try:
+        return _predict(folder, fusion, point, values)
+    except AscendSimError as error:
+        return LeftOutRow(f"{point.model}, batch {point.batch}, {point.group}", str(error))
 
 
 def compare_models(

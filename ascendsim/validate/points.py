@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from statistics import median
@@ -45,15 +45,25 @@ class Point:
 
 
 def measured_points(groups: Iterable[str] | None = None) -> tuple[Point, ...]:
-    """All points, or those of some chips, ordered by chip, network and batch."""
+    """All published points, or those of some chips, ordered by chip, network and batch."""
     wanted = set(groups) if groups is not None else set(CHIPS)
-    rows: dict[tuple[str, str, int], list[dict[str, str]]] = {}
     with files("ascendsim.validate").joinpath("data/measured_models.csv").open(encoding="utf-8") as source:
-        for row in csv.DictReader(source):
-            if row["soc"] in wanted and row["trust"] in _TRUST:
-                rows.setdefault((row["soc"], row["model"], int(row["batch"])), []).append(row)
+        return points_of([row for row in csv.DictReader(source) if row["soc"] in wanted])
+
+
+def points_of(rows: Iterable[Mapping[str, str]], chips: Mapping[str, str] = CHIPS) -> tuple[Point, ...]:
+    """Rows of one operating point as one, those of low trust left out.
+
+    Args:
+        rows: As in `measured_models.csv`.
+        chips: The chip of this project by the one that a row names.
+    """
+    same: dict[tuple[str, str, int], list[Mapping[str, str]]] = {}
+    for row in rows:
+        if row["trust"] in _TRUST:
+            same.setdefault((row["soc"], row["model"], int(row["batch"])), []).append(row)
     points = []
-    for (group, model, batch), found in sorted(rows.items()):
+    for (group, model, batch), found in sorted(same.items(), key=lambda item: item[0]):
         best = max(_TRUST[row["trust"]] for row in found)
         trusted = [row for row in found if _TRUST[row["trust"]] == best]
         throughput = median(float(row["throughput_per_s"]) for row in trusted)
@@ -61,6 +71,6 @@ def measured_points(groups: Iterable[str] | None = None) -> tuple[Point, ...]:
         told = [Conditions.of(row) for row in trusted]
         conditions = next((item for item in told if item.known), told[0])
         points.append(
-            Point(group, CHIPS[group], model, found[0]["onnx"], batch, throughput, aipp, conditions)
+            Point(group, chips[group], model, found[0]["onnx"], batch, throughput, aipp, conditions)
         )
     return tuple(points)

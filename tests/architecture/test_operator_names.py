@@ -24,6 +24,7 @@ _INT8 = "which operators CANN has in int8, and where their weights and data are"
 REASONS: dict[str, str] = {
     "accuracy/report.py": "a column of msaccucmp's table, no operator",
     "advise/__init__.py": "the class of what advise proposes, no operator",
+    "api/network_kind.py": "what people call networks by: recurrent, residual, multi-branch ...",
     "api/quantize_result.py": "a word of a sentence, no operator",
     "asc/__init__.py": "the class of cases of kernels, no operator",
     "compiler/dynamic_inputs.py": _CONTROL,
