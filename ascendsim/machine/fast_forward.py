@@ -88,7 +88,6 @@ class FastForward:
         self._timeline, self._links, self._log, self._statistics = timeline, links, log, statistics
         self._cores: list[CoreRun] = []
         self._table: dict[State, list[_Snapshot]] = {}
-        self._kept = 0
         self._passed: dict[int, int] = {}  # by loop of the first core, how often its boundary was passed
         self._due = False
 
