@@ -11,8 +11,11 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.api.network_kind import KINDS
+from ascendsim.cli.main import main
 from ascendsim.core.errors import InputError
 from ascendsim.opset.facts import Kind
+from ascendsim.plot.comparison import _LIGHT, comparison_timelines
+from ascendsim.plot.frame import time_scale
 from ascendsim.profiling import interval
 from ascendsim.profiling.interval import (
     FEWEST,
@@ -28,6 +31,7 @@ from ascendsim.profiling.interval import (
 from ascendsim.soc import names
 from ascendsim.validate import known_errors, measured_points
 from ascendsim.validate.known_errors import coverages
+from tests.support.synthetic_run import synthetic_run
 
 
 def _rows(**errors: float) -> tuple[MeasuredError, ...]:
@@ -197,3 +201,29 @@ def test_a_single_operator_is_like_operators_that_were_measured() -> None:
     assert "types of operators on Ascend910B1" in found.note
     nowhere = asim.simulate(asim.compile(graph, "Ascend310")).duration_interval()
     assert nowhere.note == "no measurement of types of operators on Ascend310 exists: expect a factor of 2"
+
+
+def test_a_picture_shows_how_sure_each_end_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = {"known": synthetic_run(60), "unknown": synthetic_run(40)}
+    ends = {name: run.trace.duration_us for name, run in runs.items()}
+    monkeypatch.setattr(interval, "measured_errors", lambda: _many(FEWEST, math.log(1.5)))
+    likely = {
+        "known": interval_of(ends["known"], "C", "a"),
+        "unknown": interval_of(ends["unknown"], "elsewhere", "a", 0.9),
+    }
+    display = comparison_timelines(runs, likely=likely).plot()
+    assert display.window[1] == pytest.approx(1.5 * ends["known"])  # an assumption makes no picture wider
+    light = [found for found in display.ax_.collections if found.get_alpha() == _LIGHT]
+    bars = [found.get_paths()[0].get_extents() for found in light]
+    scale = time_scale(display.window)
+    assert [bar.x0 / scale for bar in bars] == pytest.approx([likely[name].low_us for name in runs])
+    assert [bar.x1 / scale for bar in bars] == pytest.approx([likely[name].high_us for name in runs])
+    assert comparison_timelines(runs).window[1] == pytest.approx(max(ends.values()))
+
+
+def test_a_run_prints_how_sure_it_is(models_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", str(models_dir / "lenet5.onnx"), "--values", "off", "--soc_version", "Ascend310"]
+    assert main(command) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("likely")]
+    assert "80%: errors of" in line
+    assert "(plain CNN)" in line
