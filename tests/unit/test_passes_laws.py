@@ -140,6 +140,7 @@ CANN_INPUTS = {
         *("query", "key", "value", "dy", "pse_shift", "*drop_mask", *_ATTENTION),
         *("*softmax_max", "*softmax_sum", "softmax_in", "attention_in"),
     ),
+    "RpnProposals": ("rois", "cls_bg_prob", "*img_size"),
     "BNTrainingUpdate": ("x", "*sum", "*square_sum", "*scale", "*offset", "*mean", "*variance"),
     "BatchNormGrad": ("y_backprop", "x", "*scale", "*reserve_space_1", "*reserve_space_2"),
     "BNTrainingUpdateGrad": ("grads", "x", "*batch_mean", "*batch_variance"),
