@@ -122,6 +122,14 @@ def test_own_rows_are_scored_and_others_listed(folder: Path, capsys: pytest.Capt
     assert error.count("\n") == 1
 
 
+def test_networks_outside_the_folder_are_not_read(folder: Path) -> None:
+    (folder / "inner").mkdir()
+    path = _file(folder, "onnx,soc,batch,throughput_per_s", "../lenet5.onnx,310,1,100")
+    points, (left,) = read_rows(path, folder / "inner")
+    assert points == ()
+    assert "is no file in" in left.reason
+
+
 def _measured_on_a_chip(folder: Path, **changes: float) -> Path:
     """Rows of a chip whose figures are known."""
     lines = ["onnx,batch,latency_ms_per_batch"]
@@ -158,6 +166,7 @@ def test_a_fit_in_python(folder: Path) -> None:
     assert all(abs(prediction.error) < 0.01 for prediction in (*found.before, *found.fitted.seen))
     assert found.table().column("Constant") == ("launch.task_gap_us", "cube.gap_cycles")
     assert 'extends = "Ascend310P3"' in found.text("x")
+    assert "task_gap_us" not in found.text("x")  # it has not moved, and keeps its source
     for name, rule in (("x.txt", "must end in .toml"), ("Ascend310.toml", "named like a shipped chip")):
         with pytest.raises(InputError, match=rule):
             found.save(folder / name)
