@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ascendsim.isa.program import Block, BlockGroup
-from ascendsim.profiling import write_prof_folder
+from ascendsim.profiling.export import Capture, write_prof_folder
 from tests.support.synthetic_run import synthetic_run
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def issues(text: str) -> dict[str, set[str]]:
 
 
 def test_advisor_reports_what_is_unbound_and_what_ran_on_the_ai_cpu(tmp_path):
-    found = issues(advisor(write_prof_folder(synthetic_run(48), tmp_path), tmp_path))
+    found = issues(advisor(write_prof_folder(Capture(synthetic_run(48)), tmp_path)[0], tmp_path))
     assert set(found) == {"Operator No Bound Issues", "AICPU Issues"}
     assert found["AICPU Issues"] == {"NonZero"}
     # bound by MTE2 (MatMulV2, Add) or Vector (Pooling) in the synthetic run: ratios above 0.80
@@ -61,5 +61,5 @@ def test_advisor_sees_blocks_that_do_not_fill_the_cores(tmp_path):
         for task in run.program.tasks
     ]
     changed = replace(run, program=replace(run.program, tasks=tuple(uneven)))
-    found = issues(advisor(write_prof_folder(changed, tmp_path), tmp_path))
+    found = issues(advisor(write_prof_folder(Capture(changed), tmp_path)[0], tmp_path))
     assert found["Block Dim Issues"] == {"SoftmaxV2"}
