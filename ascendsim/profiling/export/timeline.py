@@ -121,22 +121,20 @@ def _counters(capture: Capture, level: str) -> list[Event]:
     """Megabytes a second at a level of memory: averages over each task, added where tasks overlap."""
     name, sort_index = _LEVELS[level]
     pid = process_number(sort_index)
-    changes: dict[int, dict[str, float]] = {}
-    for view in capture.run.tasks:
-        start, end = capture.span(view)
-        for what, moved in (("Read", view.record.read_bytes), ("Write", view.record.write_bytes)):
+    events: list[Event] = []
+    for what in ("Read", "Write"):
+        changes: dict[int, float] = {}
+        for view in capture.run.tasks:
+            start, end = capture.span(view)
+            moved = view.record.read_bytes if what == "Read" else view.record.write_bytes
             if moved.get(level) and end > start:
                 rate = moved[level] / (end - start) * 1000  # bytes a ns = 1000 MB a second
-                for time, step in ((start, rate), (end, -rate)):
-                    at = changes.setdefault(time, {"Read": 0.0, "Write": 0.0})
-                    at[what] += step
-    if not changes:
-        return []
-    events, now = _process(pid, name, "NPU", sort_index), {"Read": 0.0, "Write": 0.0}
-    for time in sorted(changes):
-        now = {what: now[what] + step for what, step in changes[time].items()}
-        for what, rate in now.items():
-            shown = {f"{what}(MB/s)": round(abs(rate), 3)}
+                changes[start] = changes.get(start, 0.0) + rate
+                changes[end] = changes.get(end, 0.0) - rate
+        now = 0.0
+        for time in sorted(changes):
+            now += changes[time]
+            shown = {f"{what}(MB/s)": round(abs(now), 3)}
             place = {"pid": pid, "tid": 0, "ts": us_text(time)}
             events.append({"name": f"{name} 0/{what}", **place, "args": shown, "ph": "C"})
-    return events
+    return [*_process(pid, name, "NPU", sort_index), *events] if events else []
