@@ -35,6 +35,12 @@ def test_layers_of_a_chain():
     ]
 
 
+def test_dotted_names_are_those_below_the_module_around_them():
+    run = renamed(synthetic_run(12, streams=1), 5, "/layer1/layer1.0/layer1.0.conv/Conv")
+    names = [module.name for module in modules(Capture(run), windows(Capture(run)))]
+    assert names == ["synthetic", "layer0", "layer1", "0", "conv", "layer0"]
+
+
 def test_a_module_that_comes_back_is_another_range():
     run = renamed(synthetic_run(12, streams=1), 5, "/other/inner/pool")
     names = [module.name for module in modules(Capture(run), windows(Capture(run)))]

@@ -97,17 +97,20 @@ def name_scopes(text: str) -> tuple[str, ...]:
         return ()
     if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
         return ()
-    result, outer = [], ""
-    for path in paths[:-1]:
-        if path:
-            result.append(path.removeprefix(outer + ".") if outer else path)
-            outer = path
-    return tuple(result)
+    return _inner(paths[:-1])
+
+
+def _inner(paths: Sequence[str]) -> tuple[str, ...]:
+    """Dotted paths of modules, each in the one before, as names below it; empty ones are left out."""
+    known = [path for path in paths if path]
+    return tuple([path.removeprefix(f"{outer}.") for outer, path in zip(["", *known], known, strict=False)])
 
 
 def _scopes(known: Mapping[str, tuple[str, ...]], view: TaskView) -> tuple[str, ...]:
-    """Modules around the first operator of the user's that a task runs."""
+    """Modules around the first operator of the user's that a task runs, by the file or by its name
+    ("/layer1/layer1.0/conv1/Conv").
+    """
     for name in original_operators(view):
-        if scopes := known.get(name) or tuple([part for part in name.split("/")[:-1] if part]):
+        if scopes := known.get(name) or _inner(name.split("/")[:-1]):
             return scopes
     return ()
