@@ -277,7 +277,11 @@ CHECKS: Mapping[str, Check] = {
     "cluster -m operator_mfu": Check(
         "cluster -m operator_mfu -d {pt}/.. -o {out}", "torch database, info.json.0", utilisation
     ),
-    "cluster -m all": Check("cluster -m all -d {pt}/.. -o {out}", "torch database", ran),
+    "cluster -m all": Check(
+        "cluster -m all -d {pt}/.. -o {out}",
+        "torch database",
+        summed("select sum(SumNs), sum(Count) from ComputeOpAllRankStats", "time of types"),
+    ),
 }
 
 
