@@ -84,12 +84,12 @@ def test_tensorboard_shows_the_kineto_trace(tmp_path: Path) -> None:
 
 
 def test_holistic_trace_analysis_finds_our_times(tmp_path: Path) -> None:
-    run = synthetic_run(40, streams=1)
+    run = synthetic_run(200, streams=1)  # with pandas 3 it cannot read less than some 130 events
     export_run(run, tmp_path / "runs", ("kineto",))
     found = viewed(HTA, tmp_path)
     first = Capture(run).span(run.tasks[0])[0] - Capture(run).base
     computing, _, _, free = Capture(run).overlap_ns
-    assert found["joined"] == 40
+    assert found["joined"] == 200
     # it drops what is below a microsecond of every start and end, and counts from the first kernel on
-    assert found["durations"] == pytest.approx(computing / 1000, abs=40)
-    assert found["idle"] == pytest.approx((free - first) / 1000, abs=40)
+    assert 0 <= computing / 1000 - found["durations"] <= 200
+    assert 0 <= found["idle"] - (free - first) / 1000 <= 201
