@@ -142,14 +142,12 @@ def _forms(args: argparse.Namespace) -> tuple[str, ...]:
     """The forms of --export, before the run, so that a slip costs no time."""
     if args.export is None:
         return ()
-    from ascendsim.profiling.export import FORMS
+    from ascendsim.profiling.export import check_forms
 
     if args.output is None:
         raise InputError("option --export", "needs a folder", remedy="add --output DIR")
     forms = tuple(args.export.split(","))
-    for form in forms:
-        if form not in FORMS:
-            raise InputError(f"option --export: form {form!r}", "is not known", remedy=suggest(form, FORMS))
+    check_forms(forms)
     if "opprof" in forms and not args.instructions:
         raise InputError("option --export opprof", "needs instructions", remedy="add --instructions NODE")
     return forms

@@ -53,6 +53,17 @@ class Export:
         return f"Export({shown}: {len(self.files)} files, {self.bytes / 1e6:.1f} MB{lacking})"
 
 
+def check_forms(forms: Sequence[str]) -> None:
+    """Checks names of forms.
+
+    Raises:
+        InputError: If one is unknown (suggests the nearest).
+    """
+    for form in forms:
+        if form not in FORMS:
+            raise InputError(f"form {form!r}", "is not known", remedy=suggest(form, FORMS))
+
+
 def export_run(
     run: ProfiledRun,
     folder: str | PathLike[str],
@@ -71,9 +82,7 @@ def export_run(
     Raises:
         InputError: If a form is unknown, the run cannot be put into it, or something cannot be written.
     """
-    for form in forms:
-        if form not in FORMS:
-            raise InputError(f"form {form!r}", "is not known", remedy=suggest(form, FORMS))
+    check_forms(forms)
     capture = Capture(run, scopes or {})
     _ = capture.end  # refused before anything is written
     if "opprof" in forms and not run.trace.instructions:
