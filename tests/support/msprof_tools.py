@@ -65,7 +65,8 @@ def exported(
     """Simulates a network of the test data and exports it."""
     graph = asim.load(MODELS / f"{network}.onnx", weights="random", batch=batch)
     result = asim.simulate(asim.compile(graph, chip, fusion=fusion))
-    msprof, ascend_pt = result.export(folder / fusion, "msprof", "ascend_pt")
+    (msprof,) = result.export(folder / fusion / "msprof", "msprof")
+    (ascend_pt,) = result.export(folder / fusion / "ascend_pt", "ascend_pt")
     return Exported(result, msprof, ascend_pt, before)
 
 
@@ -262,6 +263,16 @@ CHECKS: Mapping[str, Check] = {
     "cluster -m cann_api_sum": Check(
         "cluster -m cann_api_sum -d {pt}/.. -o {out}",
         "torch database",
+        summed("select sum(totalTimeNs), sum(totalCount) from CannApiSum", "calls"),
+    ),
+    "cluster -m compute_op_sum (msprof alone)": Check(
+        "cluster -m compute_op_sum -d {prof}/.. -o {out}",
+        "msprof_*.db",
+        summed("select sum(SumNs), sum(Count) from ComputeOpAllRankStats", "time of types"),
+    ),
+    "cluster -m cann_api_sum (msprof alone)": Check(
+        "cluster -m cann_api_sum -d {prof}/.. -o {out}",
+        "msprof_*.db",
         summed("select sum(totalTimeNs), sum(totalCount) from CannApiSum", "calls"),
     ),
     "cluster -m freq_analysis": Check(
