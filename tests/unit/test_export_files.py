@@ -220,18 +220,17 @@ def test_names_of_cores():
     assert [core_folder(tiny_soc(), core) for core in range(2)] == ["core0", "core1"]
 
 
-@pytest.mark.parametrize(
-    "name", ["x" * 10_000, 'it\'s "quoted"', "a,b;c", "nul\0inside", "lone \ud800 surrogate", "two\nlines"]
-)
-def test_names_of_all_kinds(tmp_path, name):
-    run = renamed(synthetic_run(6, instructions=True), 2, name)
+def test_names_of_all_kinds(tmp_path):
+    hard = ["x" * 10_000, 'it\'s "quoted"', "a,b;c", "nul\0inside", "lone \ud800 surrogate", "two\nlines"]
+    run = synthetic_run(6, instructions=True)
+    for number, name in enumerate(hard):
+        run = renamed(run, number, name)
     written = export_run(run, tmp_path, tuple(FORMS))
-    readable = re.sub("[\0\n\ud800]", "\ufffd", name)
-    kernels = table(named(written, "kernel_details.csv"))
-    assert readable in {row["Name"] for row in kernels}
-    assert readable in {row["code"] for row in table(named(written, "core0_code_exe.csv"))}
+    readable = {re.sub("[\0\n\ud800]", "\ufffd", name) for name in hard}
+    assert {row["Name"] for row in table(named(written, "kernel_details.csv"))} == readable
+    assert {row["code"] for row in table(named(written, "core0_code_exe.csv"))} == readable
     timeline = json.loads(named(written, "trace_view.json").read_text())
-    assert readable in {event["name"] for event in timeline}
+    assert readable <= {event["name"] for event in timeline}
     for path in written.files:
         if path.suffix in (".csv", ".json"):
             path.read_text(encoding="utf-8")
