@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ascendsim.plot.bars import TopOperatorsDisplay
     from ascendsim.plot.roofline import RooflineDisplay
     from ascendsim.plot.timeline import TimelineDisplay
+    from ascendsim.profiling.export import Export
     from ascendsim.profiling.interval import DurationInterval
 
 
@@ -319,6 +320,32 @@ class Result:
         options.setdefault("level", "instruction" if self.trace.instructions else "task")
         profiling.write_trace(self.profile, path, **options)
         return Path(path)
+
+    @checked()
+    def export(self, folder: str | PathLike[str], *forms: str) -> Export:
+        """Writes the run in forms that other tools read ([docs/export.md](docs/export.md)).
+
+        Args:
+            folder: Where; made if it is not there. Files of the same name are replaced.
+            *forms: "msprof" (msprof-analyze, MindStudio Insight), "ascend_pt" (these, and TensorBoard with
+                the Ascend plug-in), "kineto" (TensorBoard, Holistic Trace Analysis, TraceLens), "opprof"
+                (MindStudio Insight; needs recorded instructions). The first two if none is named.
+
+        Returns:
+            Paths to point tools at, all files, their size, and what the run has no data for.
+
+        Raises:
+            InputError: If a form is unknown, the run cannot be put into it, or something cannot be written.
+        """
+        from ascendsim.profiling import export
+
+        scopes = {
+            node.name: found
+            for graph in (self.model.graph, self.model.source)
+            for node in graph.nodes
+            if (found := export.name_scopes(str(node.origin.get("name_scopes", ""))))
+        }
+        return export.export_run(self.profile, folder, forms or export.DEFAULT_FORMS, scopes=scopes)
 
     @checked()
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ascendsim.compiler.model import CompiledModel
     from ascendsim.core.table import Table
     from ascendsim.graph.ir import Array
+    from ascendsim.profiling.export import Export
 
 NAME = "run"
 HELP = "run a model on a chip: where the time goes, and the outputs"
@@ -69,6 +70,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fit", choices=("stretch", "crop"), help=text)
     output = "folder for tables (.csv), timeline.png, trace.json, fusion results and log, outputs.npz"
     parser.add_argument("--output", metavar="DIR", help=output)
+    text = (
+        "write the run for other tools too, into the folder of --output: forms out of msprof, ascend_pt, "
+        "kineto and opprof, separated by commas"
+    )
+    parser.add_argument("--export", metavar="FORMS", help=text)
     add_log_option(parser)
     add_gear_choice(parser)
     add_choice_options(parser)
@@ -104,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("options --mean, --std and --fit", "are for images", remedy="add --images DIR")
     if args.lacking and values != "tile":
         raise InputError("option --lacking", "is for values tile by tile", remedy="add --values tile")
+    forms = _forms(args)
     result = _execute(model, args, values)
     write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
@@ -125,8 +132,33 @@ def run(args: argparse.Namespace) -> int:
     if args.output is not None:
         for path in _write(result, Path(args.output), values):
             print(f"wrote {path}")
+        if forms:
+            _print_export(result.export(args.output, *forms))
     print(f"took {time.perf_counter() - started:.1f} s")
     return 0
+
+
+def _forms(args: argparse.Namespace) -> tuple[str, ...]:
+    """The forms of --export, before the run, so that a slip costs no time."""
+    if args.export is None:
+        return ()
+    from ascendsim.profiling.export import check_forms
+
+    if args.output is None:
+        raise InputError("option --export", "needs a folder", remedy="add --output DIR")
+    forms = tuple(args.export.split(","))
+    check_forms(forms)
+    if "opprof" in forms and not args.instructions:
+        raise InputError("option --export opprof", "needs instructions", remedy="add --instructions NODE")
+    return forms
+
+
+def _print_export(written: Export) -> None:
+    for path in written.paths:
+        print(f"wrote {path}")
+    print(f"exported {len(written.files)} files, {written.bytes / 1e6:.1f} MB")
+    for lack in written.lacking:
+        print(f"no data for {lack}")
 
 
 def print_result(result: Result, top: int) -> None:

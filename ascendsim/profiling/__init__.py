@@ -10,7 +10,6 @@ from ascendsim.profiling.fusion_op import fusion_op
 from ascendsim.profiling.images import image_times
 from ascendsim.profiling.kinds import KINDS, kind_of
 from ascendsim.profiling.metrics import TaskMetrics, task_metrics
-from ascendsim.profiling.msprof import msprof_timeline, write_prof_folder
 from ascendsim.profiling.notebook import html
 from ascendsim.profiling.op_summary import ai_core_metrics, op_summary
 from ascendsim.profiling.phases import Phases, phases, task_phases
@@ -39,7 +38,6 @@ __all__ = [
     "html",
     "image_times",
     "kind_of",
-    "msprof_timeline",
     "op_statistic",
     "op_summary",
     "phases",
@@ -51,6 +49,5 @@ __all__ = [
     "task_time",
     "top_operators",
     "training_shares",
-    "write_prof_folder",
     "write_trace",
 ]

@@ -103,7 +103,7 @@ def _columns(split: bool) -> tuple[str, ...]:
 
 
 def _row(run: ProfiledRun, view: TaskView, wait: int) -> Row:
-    split, inputs, outputs = run.soc.split_cores, view.inputs(), view.outputs()
+    split = run.soc.split_cores
     blocks: list[Cell] = [view.task.block_dim]
     if split:
         vector = view.vector_blocks
@@ -124,15 +124,13 @@ def _row(run: ProfiledRun, view: TaskView, wait: int) -> Row:
         *blocks,
         "NO",
     )
-    tensors = (
-        _list(inputs, _shape),
-        _list(inputs, _dtype),
-        _list(inputs, _format),
-        _list(outputs, _shape),
-        _list(outputs, _dtype),
-        _list(outputs, _format),
-    )
-    return (*head, *tensors, *((None,) if split else ()), *_pmu_cells(run, view))
+    return (*head, *tensor_cells(view), *((None,) if split else ()), *_pmu_cells(run, view))
+
+
+def tensor_cells(view: TaskView) -> tuple[Cell, ...]:
+    """Shapes, types and formats of a task's inputs, then of its outputs; None where there is no tensor."""
+    texts = (_shape, _dtype, _format)
+    return tuple([_list(tensors, text) for tensors in (view.inputs(), view.outputs()) for text in texts])
 
 
 def _pmu_columns(split: bool) -> tuple[str, ...]:

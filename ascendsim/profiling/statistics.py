@@ -8,7 +8,7 @@ from ascendsim.core.table import TAB, Cell, Row, Table
 from ascendsim.profiling.op_summary import DEVICE_ID
 from ascendsim.profiling.view import ProfiledRun, TaskView
 
-_KERNEL_TYPES = {
+KERNEL_TYPES = {
     "AI_CORE": "KERNEL_AICORE",
     "AI_VECTOR_CORE": "KERNEL_AIVEC",
     "MIX_AIC": "KERNEL_MIX_AIC",
@@ -96,7 +96,7 @@ def _new_layout(run: ProfiledRun) -> Table:
         (
             DEVICE_ID,
             view.name,
-            _KERNEL_TYPES[view.task.kind.value],
+            KERNEL_TYPES[view.task.kind.value],
             view.record.stream,
             view.id,
             run.us(view.duration),

@@ -127,6 +127,9 @@ def test_unsupported_operators_are_listed_at_once(capsys: pytest.CaptureFixture[
         (("--input", "x=missing.npy"), "missing.npy"),
         (("--instructions", "rellu"), "relu"),
         (("--top", "many"), "--top"),
+        (("--export", "msprof"), "--output"),
+        (("--export", "msprov", "--output", "out"), "msprof"),
+        (("--export", "opprof", "--output", "out"), "--instructions"),
     ],
 )
 def test_wrong_options(

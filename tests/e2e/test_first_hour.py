@@ -79,6 +79,18 @@ def test_recorded_instructions_are_in_the_trace(tmp_path: Path, capsys: pytest.C
     assert not any(str(event.get("name", "")).startswith("mmad") for event in events)
 
 
+def test_a_run_is_exported_for_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", str(MODEL), *CHIP, "--values", "off", "--output", str(tmp_path)]
+    assert main([*command, "--export", "msprof,ascend_pt,kineto"]) == 0
+    told = capsys.readouterr().out
+    assert "exported 30 files" in told
+    assert "no data for calls of the host" in told
+    for pattern in ("PROF_*/msprof_*.db", "*_ascend_pt/*OUTPUT/analysis.db", "*.pt.trace.json"):
+        (path,) = tmp_path.glob(pattern)
+        assert path.stat().st_size > 0
+        assert str(path.relative_to(tmp_path).parts[0]) in told
+
+
 def test_outputs_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
     command = ["run", str(MODEL), *CHIP, "--weights", "random", "--output", str(tmp_path)]
     assert main(command) == 0

@@ -9,8 +9,10 @@ from collections import defaultdict
 import pytest
 
 import ascendsim as asim
-from ascendsim.profiling import msprof_timeline, write_trace
+from ascendsim.profiling import write_trace
+from ascendsim.profiling.export import Capture, export_run, msprof_timeline
 from ascendsim.profiling.metrics import PIPE_NAMES
+from tests.support.exported import host_launched
 from tests.support.perfetto import ERRORS, query
 from tests.support.synthetic_run import synthetic_run
 
@@ -95,15 +97,38 @@ def test_overlap_is_what_the_processor_counts_as_an_error(tmp_path):
 
 
 def test_msprof_timeline_loads(tmp_path):
-    run = synthetic_run(30)
+    run = host_launched(synthetic_run(30))
+    timeline = msprof_timeline(Capture(run))
     path = tmp_path / "msprof.json"
-    path.write_text(json.dumps(msprof_timeline(run)))
-    errors, slices, names = query(
+    path.write_text(json.dumps(timeline))
+    errors, slices, flows, counters, names = query(
         path,
         ERRORS,
         "select count(*) from slice",
+        "select count(*) from flow",
+        "select count(*) from counter",
         "select name from thread where name is not null order by 1",
     )
     assert errors == []
-    assert slices == [[30]]
-    assert names == [["Stream 0"], ["Stream 1"]]
+    assert slices == [[sum(event["ph"] == "X" for event in timeline)]]
+    assert flows == [[30]]
+    assert counters == [[sum(event["ph"] == "C" for event in timeline)]]
+    lanes = ["Communication", "Communication(Not Overlapped)", "Computing", "Free"]
+    assert names == [[name] for name in [*lanes, "Stream 0", "Stream 1", "Thread 0", "Thread 1"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["kineto", "opprof"])
+def test_exports_load(tmp_path, form):
+    run = host_launched(synthetic_run(30, instructions=True))
+    paths = [
+        path
+        for path in export_run(run, tmp_path, (form,)).files
+        if path.suffix == ".json" and path.parent.name in ("simulator", tmp_path.name)
+    ]
+    (path,) = paths
+    events = json.loads(path.read_bytes())["traceEvents"]
+    errors, slices, flows = query(path, ERRORS, "select count(*) from slice", "select count(*) from flow")
+    assert errors == []
+    assert slices == [[sum(event["ph"] == "X" for event in events)]]
+    assert flows == [[sum(event["ph"] == "s" for event in events)]]

@@ -1,9 +1,7 @@
-"""The Chrome trace: lanes without overlap, flows, counters, selection, size, equal bytes; and the msprof
-export."""
+"""The Chrome trace: lanes without overlap, flows, counters, selection, size, equal bytes."""
 
 from __future__ import annotations
 
-import csv
 import gzip
 import itertools
 import json
@@ -16,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.core.errors import InputError
-from ascendsim.profiling import chrome_trace, estimate_trace, msprof_timeline, write_prof_folder, write_trace
+from ascendsim.profiling import chrome_trace, estimate_trace, write_trace
 from ascendsim.profiling.chrome_trace import trace_text
 from ascendsim.profiling.lanes import sub_lanes
 from tests.support.synthetic_run import synthetic_run
@@ -190,50 +188,3 @@ def test_equal_runs_give_equal_bytes(tmp_path, name):
 
 def test_trace_text(golden):
     golden("profiling/trace_5_tasks.json", trace_text(chrome_trace(synthetic_run(5))))
-
-
-def test_msprof_timeline_form():
-    run = synthetic_run(12)
-    events = msprof_timeline(run)
-    assert {event["pid"] for event in events} == {(1 << 10) | (14 << 5)}
-    bars = [event for event in events if event["ph"] == "X"]
-    assert len(bars) == 12
-    assert bars[0]["ts"] == "1767225600000001.500"  # 2026-01-01 and 1.5 us, to the nanosecond
-    assert all(
-        re.fullmatch(r"\d{16}\.\d{3}", event["ts"]) and isinstance(event["dur"], (int, float))
-        for event in bars
-    )
-    assert set(bars[0]["args"]) == {
-        "Model Id",
-        "Task Type",
-        "Physic Stream Id",
-        "Task Id",
-        "Batch Id",
-        "Subtask Id",
-        "connection_id",
-    }
-
-
-@pytest.mark.parametrize("split", [False, True])
-def test_prof_folder_has_the_layout_that_tools_look_for(tmp_path, split):
-    run = synthetic_run(12, split=split)
-    folder = write_prof_folder(run, tmp_path)
-    assert re.fullmatch(r"PROF_\d{6}_\d{17}_\w+", folder.name)
-    tables = folder / "mindstudio_profiler_output"
-    names = sorted(path.name for path in tables.iterdir())
-    patterns = [
-        r"msprof_\d{14}\.json",
-        r"op_statistic_\d{14}\.csv",
-        r"op_summary_\d{14}\.csv",
-        r"task_time_\d{14}\.csv",
-    ]
-    assert all(re.fullmatch(pattern, name) for pattern, name in zip(patterns, names, strict=True))
-    info = json.loads((folder / "device_0" / "info.json.0").read_text())["DeviceInfo"][0]
-    assert info == {"id": 0, "ai_core_num": 2, "aiv_num": 4 if split else 0, "aic_frequency": "680"}
-    with (tables / names[2]).open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 12
-    assert re.fullmatch(r"1767225600\d{6}\.\d{3}\t", rows[0]["Task Start Time(us)"])
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    write_prof_folder(run, tmp_path)
-    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -30,6 +30,7 @@ from ascendsim.passes.infer import Inference
 
 MAX_NESTING = 32  # functions in functions, subgraphs in subgraphs
 MAX_NODES = 1_000_000  # after inlining: small files can describe huge graphs by functions that call functions
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"  # in a node's metadata: modules of the PyTorch program around it
 
 
 class Importer:
@@ -64,6 +65,7 @@ class Importer:
         self._inference = Inference(opset)
         self._reserved: set[str] = set()
         self._nodes = 0
+        self._scopes: dict[str, str] = {}  # modules around nodes, as torch.onnx writes them
 
     def run(self) -> Graph:
         """Imports the model's graph. The result is raw: call `Inference.finish` on it."""
@@ -203,6 +205,9 @@ class Importer:
         if not domain:
             upgrade(draft, _Emitter(self, frame))
         deployed(draft)
+        for item in proto.metadata_props:
+            if item.key == _NAME_SCOPES:
+                self._scopes[name] = item.value
         self._place(draft, frame)
 
     def _place(self, draft: Draft, frame: Frame) -> None:
@@ -250,6 +255,8 @@ class Importer:
         node.attributes.update(attributes)
         node.origin["framework"] = "onnx"
         node.origin["source_names"] = (name,)
+        if name in self._scopes:
+            node.origin["name_scopes"] = self._scopes[name]
         self._inference.visit(node)
         for tensor in node.outputs:
             if tensor.origin_dtype is None or tensor.shape is None:

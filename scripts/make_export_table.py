@@ -1,0 +1,70 @@
+"""Fills the table of docs/export.md: what the public msprof-analyze finds in exports, held against the runs.
+
+    python scripts/make_export_table.py                           the whole page: BERT-base and ResNet-18 (5 minutes)
+    python scripts/make_export_table.py lenet5 --batch 1 --soc_version Ascend310     prints the rows of a network
+
+Needs `pip install msprof-analyze==26.2.0 openpyxl`. A command whose figures differ from ours ends the script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # tests.support
+
+from tests.support.msprof_tools import CHECKS, Exported, exported, run_check
+
+PAGE = ROOT / "docs" / "export.md"
+START, END = "<!-- table -->\n", "<!-- end of table -->"
+NETWORKS = (("bert_base_s128", 8), ("resnet18", 4))
+NAMES_NO_MODULE = "names of this file's operators have no modules"
+
+
+def rows(network: str, batch: int, chip: str) -> str:
+    """The lines of a network, unfused and fused."""
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        side: Exported | None = None
+        for fusion in ("off", "all"):
+            side = exported(network, batch, chip, fusion, Path(folder), side)
+            size = sum(path.stat().st_size for path in side.ascend_pt.rglob("*") if path.is_file()) / 1e6
+            lines.append(f"| | `ascend_pt` with `msprof` in it, fusion {fusion} | | {size:.1f} MB |\n")
+        for name, check in CHECKS.items():
+            if name.endswith("module_statistic") and not side.has_modules:
+                found = NAMES_NO_MODULE
+            else:
+                found = run_check(check, side, Path(folder) / name.replace(" ", "_"))
+            lines.append(f"| msprof-analyze | `{name}` | {check.read} | {found} |\n")
+            print(lines[-1], end="", flush=True)
+    title = f"{network}, batch {batch}, {chip}"
+    return (
+        f"**{title}**\n\n| tool | command | which files it used | what agrees with ours |\n|---|---|---|---|\n"
+        + "".join(lines)
+    )
+
+
+def main() -> None:
+    """Prints rows, and writes the page if they are all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("network", nargs="?", help="name in tests/data/models (default: the page's)")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--soc_version", default="Ascend910B1")
+    args = parser.parse_args()
+    if args.network:
+        rows(args.network, args.batch, args.soc_version)
+        return
+    tables = "\n".join(rows(network, batch, args.soc_version) for network, batch in NETWORKS)
+    text = PAGE.read_text(encoding="utf-8")
+    before, after = text[: text.index(START)], text[text.index(END) :]
+    PAGE.write_text(f"{before}{START}\n{tables}\n{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
