@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes  # noqa: TID251
 
     from ascendsim.plot.comparison import ComparisonDisplay
+    from ascendsim.report import Report
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,28 @@ class Comparison:
         profiles = self._recorded() if wanted == "phases" or (wanted == "auto" and few) else self._profiles()
         likely = {figure.name: figure.likely for figure in self.figures if figure.likely is not None}
         return comparison_timelines(profiles, likely=likely, **options).plot(ax)
+
+    @checked(findings="asim.advise(...).table() makes one")
+    def report(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        findings: Table | None = None,
+        window: tuple[float, float] | None = None,
+    ) -> Report:
+        """One HTML page of all variants, with what changed from the first; see `Result.report`.
+
+        Args:
+            path: File to write, ends in .html; None = a notebook alone shall show it.
+            findings: What the advisor proposes for the last variant.
+            window: Spans of the timeline in this time only, (start, end) in us.
+
+        Raises:
+            InputError: As `Result.report`.
+        """
+        from ascendsim.api.reporting import report
+
+        return report(self.results, path, findings, window)
 
     @checked()
     def save(self, folder: str | PathLike[str]) -> tuple[Path, ...]:

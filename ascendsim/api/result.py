@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ascendsim.plot.timeline import TimelineDisplay
     from ascendsim.profiling.export import Export
     from ascendsim.profiling.interval import DurationInterval
+    from ascendsim.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +389,31 @@ class Result:
             results,
             log,
         )
+
+    @checked(findings="asim.advise(...).table() makes one")
+    def report(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        findings: Table | None = None,
+        window: tuple[float, float] | None = None,
+    ) -> Report:
+        """One HTML page to open, mail and keep: timeline, operators, roofline, memory, graph, origin of figures.
+
+        It needs no network, and a notebook shows it. Instructions are in it where the run recorded them. Needs
+        the extra `ascendsim[report]`.
+
+        Args:
+            path: File to write, ends in .html; None = a notebook alone shall show it.
+            findings: What the advisor proposes: `asim.advise(...).table()`.
+            window: Spans of the timeline in this time only, (start, end) in us.
+
+        Raises:
+            InputError: If jinja2 is missing, the page would be too large, or the file cannot be written.
+        """
+        from ascendsim.api.reporting import report
+
+        return report({self.model.source.name: self}, path, findings, window)
 
     def _repr_html_(self) -> str:
         from ascendsim import profiling

@@ -106,6 +106,10 @@ class MemoryReport:
         Args:
             ax: Axes to draw on; a new figure if None.
         """
+        return self.map().plot(ax)
+
+    def map(self) -> MemoryMapDisplay:
+        """The map as numbers; `plot` draws it."""
         from ascendsim.plot.memory_map import memory_map
 
         figures = self.figures
@@ -125,7 +129,7 @@ class MemoryReport:
         title = f"{self.name}: device memory, {size} at most{share}"
         shown = [region for region in self._owners() if region.kind != "weight"]
         unit = "us" if self.spans else "task"
-        return memory_map(shown, spans, figures.peak, figures.lower_bound, title, unit).plot(ax)
+        return memory_map(shown, spans, figures.peak, figures.lower_bound, title, unit)
 
     def _owners(self) -> list[Region]:
         return [region for region in self.regions.values() if region.alias_of is None]

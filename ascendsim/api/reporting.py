@@ -1,0 +1,61 @@
+"""Results as one HTML page: what `Result.report` and `Comparison.report` do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from ascendsim.core.errors import InputError
+from ascendsim.core.table import Table
+from ascendsim.report import Report, Subject, check_report, make_report
+
+if TYPE_CHECKING:
+    from ascendsim.api.result import Result
+    from ascendsim.plot.memory_map import MemoryMapDisplay
+
+
+def report(
+    results: Mapping[str, Result],
+    path: str | PathLike[str] | None,
+    findings: Table | None = None,
+    window: tuple[float, float] | None = None,
+) -> Report:
+    """The page on some results, written to a file if a path is given.
+
+    Args:
+        results: By name of the variant; changes are against the first.
+        path: Ends in .html; None = nothing is written.
+        findings: What the advisor proposes for the last one.
+        window: Spans of this time only, (start, end) in us.
+    """
+    if path is not None:
+        check_report(path)
+    subjects = [_subject(name, result) for name, result in results.items()]
+    first = next(iter(results.values()))
+    chips = dict.fromkeys(result.model.soc.name for result in results.values())
+    title = f"{first.model.source.name} on {', '.join(chips)}"
+    page = make_report(title, subjects, findings, window)
+    return page if path is None else page.save(path)
+
+
+def _subject(name: str, result: Result) -> Subject:
+    model = result.model
+    return Subject(
+        name,
+        result.profile,
+        model.source,
+        _memory(result),
+        model.program.memory.peak_bytes,
+        model.options.plain(),
+    )
+
+
+def _memory(result: Result) -> MemoryMapDisplay | None:
+    """The memory plan over the run; None where pieces were planned one by one, or a plan served many runs."""
+    if result.image_run is not None or not result.model.planned:
+        return None
+    try:
+        return result.memory.map()
+    except InputError:  # open shapes and control flow have no plan of the whole
+        return None
