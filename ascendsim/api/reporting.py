@@ -47,7 +47,7 @@ def _subject(name: str, result: Result) -> Subject:
         model.source,
         _memory(result),
         model.program.memory.peak_bytes,
-        model.options.plain(),
+        {name: text for name, text in model.options.plain().items() if text not in ("{}", "()", "[]")},
     )
 
 

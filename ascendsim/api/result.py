@@ -398,10 +398,10 @@ class Result:
         findings: Table | None = None,
         window: tuple[float, float] | None = None,
     ) -> Report:
-        """One HTML page to open, mail and keep: timeline, operators, roofline, memory, graph, origin of figures.
+        """One HTML page to open, mail and keep: timeline, operators, roofline, memory, graph, chip's figures.
 
-        It needs no network, and a notebook shows it. Instructions are in it where the run recorded them. Needs
-        the extra `ascendsim[report]`.
+        It needs no network, and a notebook shows it. Instructions are in it where the run recorded them.
+        Needs the extra `ascendsim[report]`.
 
         Args:
             path: File to write, ends in .html; None = a notebook alone shall show it.

@@ -7,8 +7,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +22,9 @@ from ascendsim.cli.model_options import (
     print_warnings,
     progress,
 )
-from ascendsim.compiler.options import FUSION_LEVELS, GRAPH_KERNEL, SCHEDULES
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
+from ascendsim.cli.variants import Variant, add_variant_options, batches, parts, variants_of
+from ascendsim.core.errors import InputError
 
 if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison
@@ -33,50 +32,16 @@ if TYPE_CHECKING:
     from ascendsim.core.table import Cell, Table
     from ascendsim.graph.ir import Graph
 
-# of which graph-kernel does not add to the one before
-LEVELS = tuple(dict.fromkeys((*FUSION_LEVELS, GRAPH_KERNEL)))
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
 HELP = "compare fusion levels, chips, batches or modes of a model: one table, one picture"
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One way to load and compile the model.
-
-    Attributes:
-        name: What tells it from the others.
-        batch: Batch size; None = the model's own.
-        options: For `compile`.
-    """
-
-    name: str
-    batch: int | None
-    options: dict[str, Any]
-
-
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_chip_options(parser)
-    # lists replace single values
-    variants = parser.add_argument_group("variants", "every combination is one", conflict_handler="resolve")
-    variants.add_argument(
-        "--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten"
-    )
-    variants.add_argument(
-        "--soc_version",
-        default="Ascend310",
-        metavar="CHIP,CHIP",
-        help="chips (ascendsim soc list) (default: Ascend310)",
-    )
-    levels = (
-        f"fusion levels of {', '.join(LEVELS)} (default: those that add to the one before; all with "
-        f"several chips or batches)"
-    )
-    variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
-    text = "who launches tasks, some of sink, host, eager (default: sink)"
-    variants.add_argument("--mode", default="sink", metavar="MODE,MODE", help=text)
+    add_variant_options(parser)
     values = (
         "compute the outputs as the device does, in the model's own types, or not at all (default: "
         "device if the model has its weights)"
@@ -98,11 +63,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for compare.csv and compare.png, ablation.csv, or build_up.csv and build_up.png",
     )
+    add_report_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     check_folder(args.output)
+    if args.report is not None and (args.build_up or args.ablate):
+        raise InputError(
+            "option --report", "shows variants side by side", remedy="leave out --ablate, --build_up"
+        )
+    check_report_option(args.report)
     if args.build_up:
         _build_up(args)
     elif args.ablate:
@@ -115,64 +86,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def variants_of(args: argparse.Namespace) -> tuple[Variant, ...]:
-    """Every combination of batches, chips, fusion levels and modes, named by what differs.
-
-    Raises:
-        InputError: If a list is empty or names something twice, a level does not exist, or there are fewer
-            than two variants.
-    """
-    from ascendsim.compiler.fusion import fusion_levels
-
-    batches = _batches(args.batch)
-    chips = _parts(args.soc_version, "--soc_version")
-    modes = _parts(args.mode, "--mode")
-    for mode in modes:
-        if mode not in SCHEDULES:
-            raise InputError(
-                "option --mode",
-                f"must list some of {', '.join(SCHEDULES)}",
-                repr(mode),
-                suggest(mode, SCHEDULES),
-            )
-    several = len(batches) * len(chips) * len(modes) > 1
-    levels = (
-        _parts(args.fusion, "--fusion")
-        if args.fusion is not None
-        else ("all",)
-        if several
-        else fusion_levels()
-    )
-    for level in levels:
-        if level not in LEVELS:
-            raise InputError(
-                "option --fusion",
-                f"must list some of {', '.join(LEVELS)}",
-                repr(level),
-                suggest(level, LEVELS),
-            )
-    found = []
-    for batch, chip, level, mode in product(batches, chips, levels, modes):
-        facets = (
-            (len(batches), f"batch {batch}"),
-            (len(chips), chip),
-            (len(levels), level),
-            (len(modes), mode),
-        )
-        name = ", ".join(text for count, text in facets if count > 1)
-        found.append(
-            Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level, "schedule": mode})
-        )
-    if len(found) < 2:
-        raise InputError(
-            "compare",
-            "needs at least two variants",
-            f"{len(found)}",
-            "give several to --fusion, --soc_version, --batch or --mode",
-        )
-    return tuple(found)
-
-
 def _compare(args: argparse.Namespace) -> None:
     from ascendsim.api.comparing import compare
 
@@ -183,6 +96,7 @@ def _compare(args: argparse.Namespace) -> None:
     if args.output is not None:
         for path in comparison.save(Path(args.output)):
             print(f"wrote {path}")
+    write_report(comparison, args.report)
 
 
 def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[tuple[str, Result]]:
@@ -215,14 +129,14 @@ def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str
     Raises:
         InputError: If a list names more than one.
     """
-    chips, batches = _parts(args.soc_version, "--soc_version"), _batches(args.batch)
-    levels = _parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
-    modes = _parts(args.mode, "--mode")
-    if len(chips) * len(batches) * len(levels) * len(modes) > 1:
+    chips, sizes = parts(args.soc_version, "--soc_version"), batches(args.batch)
+    levels = parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
+    modes = parts(args.mode, "--mode")
+    if len(chips) * len(sizes) * len(levels) * len(modes) > 1:
         raise InputError(
             f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out"
         )
-    graph = load_graph(argparse.Namespace(**{**vars(args), "batch": batches[0]}))
+    graph = load_graph(argparse.Namespace(**{**vars(args), "batch": sizes[0]}))
     return graph, {**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}
 
 
@@ -240,6 +154,7 @@ def _compare_gears(args: argparse.Namespace) -> None:
     if args.output is not None:
         for path in comparison.save(Path(args.output)):
             print(f"wrote {path}")
+    write_report(comparison, args.report)
 
 
 def _ablate(args: argparse.Namespace) -> None:
@@ -325,28 +240,3 @@ def _cell(cell: Cell, general: bool) -> str:
     if isinstance(cell, float):
         return f"{cell:.3g}" if general else f"{cell:.2f}" if abs(cell) < 100 else f"{cell:,.1f}"
     return str(cell)
-
-
-def _parts(text: str, option: str) -> tuple[str, ...]:
-    """The parts of a list a,b,c.
-
-    Raises:
-        InputError: If it is empty or names something twice.
-    """
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not parts:
-        raise InputError(f"option {option}", "must name something", repr(text))
-    for part in parts:
-        if parts.count(part) > 1:
-            raise InputError(f"option {option}", f"names {part!r} twice")
-    return parts
-
-
-def _batches(text: str | None) -> tuple[int | None, ...]:
-    if text is None:
-        return (None,)
-    parts = _parts(text, "--batch")
-    for part in parts:
-        if not part.isascii() or not part.isdigit() or len(part) > 18 or int(part) < 1:
-            raise InputError("option --batch", "must list whole numbers of at least 1", repr(part))
-    return tuple(int(part) for part in parts)

@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "quantize",
     "advise",
     "compare",
+    "report",
     "accuracy",
     "passes",
     "fusion",

@@ -26,6 +26,7 @@ from ascendsim.cli.model_options import (
     warnings_of,
     without_values,
 )
+from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
 from ascendsim.cli.saved import saved_model
 from ascendsim.core.errors import InputError, suggest
 
@@ -75,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kineto and opprof, separated by commas"
     )
     parser.add_argument("--export", metavar="FORMS", help=text)
+    add_report_option(parser)
     add_log_option(parser)
     add_gear_choice(parser)
     add_choice_options(parser)
@@ -100,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     check_folder(args.output)
+    check_report_option(args.report)
     model = saved_model(args) or logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     values = args.values or ("device" if has_values(model.source) else "off")
     print_warnings(warnings_of(model))
@@ -134,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"wrote {path}")
         if forms:
             _print_export(result.export(args.output, *forms))
+    write_report(result, args.report)
     print(f"took {time.perf_counter() - started:.1f} s")
     return 0
 

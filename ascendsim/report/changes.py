@@ -56,14 +56,17 @@ def _by_group(first: ProfiledRun, other: ProfiledRun) -> list[list[object]]:
     for index, root in enumerate(joined):
         after = index >= len(operators[0])
         groups.setdefault(root, ([], []))[after].append(index - after * len(operators[0]))
-    rows = []
+    rows: list[list[object]] = []
     for members in groups.values():
         times = [
             sum(run.us(run.tasks[task].duration) for task in tasks)
             for run, tasks in zip((first, other), members, strict=True)
         ]
         names = dict.fromkeys(
-            name for side, tasks in zip(operators, members, strict=True) for task in tasks for name in side[task]
+            name
+            for side, tasks in zip(operators, members, strict=True)
+            for task in tasks
+            for name in side[task]
         )
         difference = short(times[1] - times[0], 7)
         rows.append([_title(list(names)), *members, short(times[0], 7), short(times[1], 7), difference])

@@ -85,7 +85,10 @@ def operator_columns(subject: Subject) -> Columns:
                 figures.bound,
                 short(2 * macs / moved) if macs and moved else None,
                 short(figures.tflops) if macs else None,
-                *(short(rate) if view.on_ai_core else None for rate in (figures.ddr_gb_per_s, figures.l2_gb_per_s)),
+                *(
+                    short(rate) if view.on_ai_core else None
+                    for rate in (figures.ddr_gb_per_s, figures.l2_gb_per_s)
+                ),
                 short(100 * figures.of_peak) if view.on_ai_core else None,
                 view.record.blocks,
                 view.record.stream,

@@ -18,12 +18,13 @@ def graph_columns(subjects: Sequence[Subject]) -> list[Columns]:
     found = []
     seen: set[int] = set()
     several = len(subjects) > 1
+    models = len({id(subject.source) for subject in subjects})
     for number, (subject, place) in enumerate(zip(subjects, places, strict=True)):
         device = {node.name for node in subject.profile.graph.nodes}
         model = {node.name for node in subject.source.nodes}
         if id(subject.source) not in seen:
             seen.add(id(subject.source))
-            name = "model" if not several else f"model of {subject.name}"
+            name = "model" if models == 1 else f"model of {subject.name}"
             found.append(_columns(name, number, subject.source, device, GONE, place))
         name = "device graph" if not several else f"device graph of {subject.name}"
         found.append(_columns(name, number, subject.profile.graph, model, NEW, place))
@@ -47,7 +48,7 @@ def _columns(
     `others` are the names in the other graph; a node that is not among them has the state `alone`.
     """
     nodes = graph.topological()
-    head = {"name": name, "run": run, "count": len(nodes)}
+    head = {"name": name, "run": run, "count": len(nodes), "device": alone == NEW}
     if len(nodes) > MOST_NODES:
         return {**head, "refused": f"the graph has {len(nodes):,} nodes, more than {MOST_NODES:,}"}
     index: dict[Node | None, int] = {node: number for number, node in enumerate(nodes)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ascendsim.core.version import __version__
 from ascendsim.report.subject import Columns, Subject
@@ -24,8 +24,12 @@ def provenance(subjects: Sequence[Subject]) -> Columns:
         rows.sort(key=lambda row: ranks[row[3]])  # stable: in the order of the chip's file otherwise
         name = soc.name if chips.get(soc.name, rows) == rows else f"{soc.name} ({subject.name})"
         chips[name] = rows
-    return {"version": __version__, "columns": ["Figure", "Value", "Unit", "Origin", "Source"], "chips": chips}
+    return {
+        "version": __version__,
+        "columns": ["Figure", "Value", "Unit", "Origin", "Source"],
+        "chips": chips,
+    }
 
 
-def _origin(key: str, assumed: bool, overrides: Sequence[str] | frozenset[str]) -> str:
+def _origin(key: str, assumed: bool, overrides: Mapping[str, str]) -> str:
     return "changed" if key in overrides else "assumed" if assumed else ""

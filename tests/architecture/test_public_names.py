@@ -11,7 +11,7 @@ import pytest
 
 import ascendsim
 
-HEAVY = ("numba", "matplotlib", "onnx", "simpy", "pandas", "scipy", "rich")
+HEAVY = ("numba", "matplotlib", "onnx", "simpy", "pandas", "scipy", "rich", "jinja2")
 
 
 def _modules() -> list[str]:

@@ -23,7 +23,7 @@ function written(value) {
   if (value === null || value === undefined) return "N/A";
   if (typeof value !== "number" || Number.isInteger(value)) return String(value);
   const size = Math.abs(value);
-  return size < 0.001 || size >= 1e15 ? value.toPrecision(4) : String(Number(value.toFixed(size < 100 ? 3 : 1)));
+  return String(Number(size < 0.1 ? value.toPrecision(4) : value.toFixed(size < 100 ? 3 : 1)));
 }
 
 /** The cells of a column of the operators of a run. */

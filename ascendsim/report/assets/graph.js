@@ -14,7 +14,7 @@ function graphs() {
   function draw(g, w, h) {
     const ink = css("--ink");
     g.fillStyle = ink;
-    if (graph.refused) { g.fillText(`${graph.refused}: asim.plot_graphs(...).to_dot() writes it for Graphviz.`, 12, 20); return; }
+    if (graph.refused) { g.fillText(`${graph.refused}: ascendsim.graph.dot.to_dot(graph) writes it as .dot.`, 12, 20); return; }
     g.strokeStyle = css("--faint");
     g.lineWidth = 0.8;
     g.beginPath();
@@ -71,7 +71,7 @@ function graphs() {
       graph.names[i].toLowerCase().includes(wanted) || graph.types[i].toLowerCase().includes(wanted));
     at = -1;
     const alone = (graph.state ?? []).filter(state => state).length;
-    const what = graph.state?.includes(2) ? "not in the device graph" : "not in the model";
+    const what = graph.device ? "not in the model" : "not in the device graph";
     said.textContent = wanted ? `${hits.length} found, Enter for the next` : `${graph.count} nodes, ${alone} ${what}`;
     if (hits.length) next(); else view.redraw();
   }

@@ -38,7 +38,7 @@ function memoryPlan() {
       g.setLineDash([]);
       g.fillStyle = ink;
       g.textAlign = x > w / 2 ? "right" : "left";
-      g.fillText(`${mib(most)} alive at most`, x + (x > w / 2 ? -5 : 5), 13);
+      g.fillText(`${mib(m.bound)} alive at most`, x + (x > w / 2 ? -5 : 5), 13);
       g.textAlign = "left";
     }
     if (report.selected && report.selected.run === report.run) {

@@ -13,15 +13,15 @@ function roofline() {
     const low = ops.reduce((least, i) => Math.min(least, xs[i] / 1.5), ridge / 30);
     const high = ops.reduce((most, i) => Math.max(most, xs[i] * 1.5), ridge * 30);
     const floor = ops.reduce((least, i) => Math.min(least, ys[i] / 1.5), roof.tflops / 100), top = roof.tflops * 2;
-    const X = x => 70 + Math.log(x / low) / Math.log(high / low) * (w - 90);
+    const X = x => 84 + Math.log(x / low) / Math.log(high / low) * (w - 104);
     const Y = y => h - 34 - Math.log(y / floor) / Math.log(top / floor) * (h - 54);
     g.fillStyle = faint;
     g.strokeStyle = css("--lane");
     g.textAlign = "center";
     for (let e = Math.ceil(Math.log10(low)); 10 ** e <= high; e++) { g.strokeRect(X(10 ** e), 12, 0, h - 46); g.fillText(written(10 ** e), X(10 ** e), h - 20); }
-    g.fillText("Cube operations a DDR byte", 70 + (w - 90) / 2, h - 6);
+    g.fillText("Cube operations a DDR byte", 84 + (w - 104) / 2, h - 6);
     g.textAlign = "right";
-    for (let e = Math.ceil(Math.log10(floor)); 10 ** e <= top; e++) { g.strokeRect(70, Y(10 ** e), w - 90, 0); g.fillText(`${written(10 ** e)} TFLOP/s`, 66, Y(10 ** e) + 4); }
+    for (let e = Math.ceil(Math.log10(floor)); 10 ** e <= top; e++) { g.strokeRect(84, Y(10 ** e), w - 104, 0); g.fillText(`${written(10 ** e)} TFLOP/s`, 80, Y(10 ** e) + 4); }
     g.textAlign = "left";
     g.strokeStyle = ink;
     g.lineWidth = 1.5;
@@ -31,7 +31,7 @@ function roofline() {
     g.lineTo(X(high), Y(roof.tflops));
     g.stroke();
     g.fillStyle = ink;
-    g.fillText(`${run.name}: Cube ${written(roof.tflops)} TFLOP/s, DDR ${written(roof.gb)} GB/s, ridge ${written(ridge)} operations a byte`, 76, 24);
+    g.fillText(`${run.name}: Cube ${written(roof.tflops)} TFLOP/s, DDR ${written(roof.gb)} GB/s, ridge ${written(ridge)} operations a byte`, 90, 24);
     const longest = ops.reduce((most, i) => Math.max(most, times[i]), 0) || 1;
     for (const i of ops) {
       const x = X(xs[i]), y = Y(ys[i]), r = 3 + 9 * Math.sqrt(times[i] / longest), mine = isSelected(report.run, i);

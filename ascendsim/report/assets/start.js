@@ -27,9 +27,9 @@ function findings() {
   const where = known.columns.indexOf("Operator");
   new Grid(host, { label: "findings", columns: rowColumns(known.columns, known.rows), count: known.rows.length,
     pick: i => {
-      const names = column(report.runs[0], "Original operators"), wanted = known.rows[i][where];
+      const last = report.runs.length - 1, names = column(report.runs[last], "Original operators"), wanted = known.rows[i][where];
       const op = names.findIndex(name => name.split(";").includes(wanted));
-      if (op >= 0) select(0, op, "findings");
+      if (op >= 0) select(last, op, "findings");
     } });
 }
 
@@ -61,7 +61,7 @@ async function unpack() {
     for (const view of [summary, findings, timeline, operators, changes, roofline, memoryPlan, graphs, provenance]) view();
     select(0, null, "start");
     section("message").textContent = `${report.runs.length > 1 ? `${report.runs.length} runs` : "One run"}. A click in any view selects the task in all of them.`;
-    window.asimReport = { ready: true, data: report.data, select, selected: () => report.selected, ...report.drawn };
+    window.asimReport = Object.assign(report.drawn, { ready: true, data: report.data, select, selected: () => report.selected });
   } catch (error) {
     section("message").textContent = `The report cannot be shown: ${error.message}.`;
     window.asimReport = { ready: false, error: String(error) };
