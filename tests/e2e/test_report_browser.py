@@ -44,7 +44,7 @@ def test_one_run_and_one_selection_through_all_views(chromium: Any, tmp_path: Pa
         assert start < run.us(longest.record.start) < run.us(longest.record.end) < end < run.trace.duration_us
         assert longest.name in page.locator("#selection").inner_text()
         # the filter leaves the tasks of one type, and adds their times
-        page.locator("#operators input[type=search]").fill("pooling")
+        page.locator("#operators input[type=search]").fill("maxpool")
         pools = [view for view in run.tasks if view.op_type == "Pooling"]
         assert rows.count() == len(pools)
         assert f"{len(pools)} of 60" in page.locator("#operators .bar").inner_text()
