@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from ascendsim.compiler.memory_report import MemoryReport
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.core.table import Table
+from ascendsim.profiling.view import ProfiledRun
 from ascendsim.report import Report, Subject, check_report, make_report
 
 if TYPE_CHECKING:
-    from ascendsim.api.result import Result
     from ascendsim.plot.memory_map import MemoryMapDisplay
 
 
+class Shown(Protocol):
+    """What a report asks of a `Result`."""
+
+    @property
+    def model(self) -> CompiledModel: ...
+    @property
+    def profile(self) -> ProfiledRun: ...
+    @property
+    def memory(self) -> MemoryReport: ...
+    @property
+    def image_run(self) -> Any: ...
+
+
 def report(
-    results: Mapping[str, Result],
+    results: Mapping[str, Shown],
     path: str | PathLike[str] | None,
     findings: Table | None = None,
     window: tuple[float, float] | None = None,
@@ -39,7 +54,7 @@ def report(
     return page if path is None else page.save(path)
 
 
-def _subject(name: str, result: Result) -> Subject:
+def _subject(name: str, result: Shown) -> Subject:
     model = result.model
     return Subject(
         name,
@@ -51,7 +66,7 @@ def _subject(name: str, result: Result) -> Subject:
     )
 
 
-def _memory(result: Result) -> MemoryMapDisplay | None:
+def _memory(result: Shown) -> MemoryMapDisplay | None:
     """The memory plan over the run; None where pieces were planned one by one, or a plan served many runs."""
     if result.image_run is not None or not result.model.planned:
         return None
