@@ -99,13 +99,21 @@ def _order(rows: list[list[int]], above: list[list[int]], below: list[list[int]]
     position: dict[int, float] = {}
     for row in rows:
         position.update((vertex, place) for place, vertex in enumerate(row))
+    still = 0  # sweeps in a row that moved nothing; after one each way none will
     for sweep in range(SWEEPS):
         downwards = sweep % 2 == 0
+        still += 1
         for row in rows if downwards else reversed(rows):
+            if len(row) == 1:
+                continue
             neighbours = above if downwards else below
             keys = {v: _mean([position[n] for n in neighbours[v]], position[v]) for v in row}
-            row.sort(key=keys.__getitem__)
-            position.update((vertex, place) for place, vertex in enumerate(row))
+            ordered = sorted(row, key=keys.__getitem__)
+            if ordered != row:
+                still, row[:] = 0, ordered
+                position.update((vertex, place) for place, vertex in enumerate(row))
+        if still == 2:
+            break
 
 
 def _centres(
@@ -122,9 +130,13 @@ def _centres(
             edge += sizes[vertex] + GAP
         for vertex in row:
             centre[vertex] -= (edge - GAP) / 2
+    beside = [(*upper, *lower) for upper, lower in zip(above, below, strict=True)]
     for sweep in range(SWEEPS):
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = [_mean([centre[n] for n in (*above[v], *below[v])], centre[v]) for v in row]
+            wanted = [_mean([centre[n] for n in beside[v]], centre[v]) for v in row]
+            if len(row) == 1:
+                centre[row[0]] = wanted[0]
+                continue
             rightwards = _apart(row, sizes, wanted)
             leftwards = [-x for x in reversed(_apart(row[::-1], sizes, [-x for x in reversed(wanted)]))]
             for vertex, low, high in zip(row, leftwards, rightwards, strict=True):
