@@ -63,6 +63,22 @@ def _writing(path: str | PathLike[str], subject: str, remedy: str) -> Iterator[N
         raise InputError(f"{subject} {str(path)!r}", f"cannot be written ({why})", remedy=remedy) from None
 
 
+def check_place(path: str | PathLike[str]) -> Path:
+    """Refuses a file that cannot be written where it is to lie, before any work is done; makes nothing.
+
+    Raises:
+        InputError: If its folder is not there or cannot be written, or the file is a folder.
+    """
+    with _writing(path, "file", "choose another place"):
+        target = Path(path)
+        os.scandir(target.parent).close()
+        if target.is_dir():
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    return target
+
+
 def make_folder(path: str | PathLike[str]) -> Path:
     """Makes a folder that a user names, and those around it, if it is not there.
 

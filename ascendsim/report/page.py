@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.core.errors import InputError, OptionWarning
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import check_place, write_whole
 from ascendsim.core.table import Table
 from ascendsim.profiling.select import Window, check_window
 from ascendsim.report.payload import packed, payload
@@ -69,13 +69,11 @@ def check_report(path: str | PathLike[str]) -> Path:
     """The path of a report that can be made, so that nobody hears of it after a long run.
 
     Raises:
-        InputError: If its name does not end in .html, its folder is not there, or jinja2 is missing.
+        InputError: If it cannot be written, its name does not end in .html, or jinja2 is missing.
     """
-    target = Path(path)
+    target = check_place(path)
     if target.suffix.lower() != ".html":
         raise InputError(f"report {str(path)!r}", "must end in .html", remedy="write report.html")
-    if not target.parent.is_dir():
-        raise InputError(f"report {str(path)!r}", "has no folder to lie in", remedy="make its folder first")
     _template()
     return target
 
