@@ -121,6 +121,19 @@ def test_changes_join_fused_tasks_and_add_up() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_changes_know_what_a_rewritten_operator_stands_for() -> None:
+    first, other = synthetic_run(6), renamed(["joined"])
+    names = [view.name for view in first.tasks]
+    other.graph.topological()[0].origin["source_names"] = tuple(names[:2])
+    found = change_columns(first, other)["nodes"]
+    assert next(row[:3] for row in found if row[0].startswith(names[0])) == [
+        " + ".join(names[:2]),
+        [0, 1],
+        [0, 1],
+    ]
+    assert not [row for row in found if "joined" in row[0]]
+
+
 def test_graphs_mark_what_is_new_and_lead_to_tasks() -> None:
     results = comparison().results
     model, device, _ = graph_columns(
