@@ -48,9 +48,9 @@ def _infer(context: InferContext) -> None:
         context.set(output, context.dtype(port), context.shape(0))
 
 
-def _compute(
-    node: Node, w: Array, m: Array, v: Array, g: Array, step: Array, top: Array | None = None
-) -> tuple[Array, ...]:
+def _compute(node: Node, w: Array, *tensors: Array) -> tuple[Array, ...]:
+    m, v, g, step = tensors[:4]
+    top = tensors[4] if len(tensors) > 4 else None
     one, count = w.dtype.type(1), float(step.reshape(()))
     names = ("lr", "beta1", "beta2", "weight_decay", "eps")
     rate, beta1, beta2, decay, epsilon = (w.dtype.type(node.attr(name, _RATE)) for name in names)
