@@ -13,7 +13,7 @@ from ascendsim.validate.operators_training import Builder
 def _root_norm(row: OperatorRow, bench: Bench) -> OneOperator:
     given = bench.made(row.inputs[0].shape, row.inputs[0].dtype)
     scale = bench.stored(row.inputs[1].shape, row.inputs[1].dtype or DType.FLOAT32)
-    return bench.finish(bench.builder.op("RMSNormalization", given, scale, axis=-1))
+    return bench.finish(*bench.builder.ops("RmsNorm", given, scale, outputs=2, domain="ascend"))
 
 
 def _root_norm_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -23,7 +23,35 @@ def _root_norm_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
 
 def _norm(row: OperatorRow, bench: Bench) -> OneOperator:
     given = bench.kept(row.inputs[0].shape, row.inputs[0].dtype or DType.FLOAT32)
-    return bench.finish(bench.builder.op("ReduceL2", given, keepdims=0))
+    return bench.finish(bench.builder.op("LpNormV2", given, domain="ascend"))
+
+
+def _rotated(row: OperatorRow, bench: Bench) -> OneOperator:
+    """Cosines and sines are the same in all layers, so they were made long ago."""
+    data = bench.made(row.inputs[0].shape, row.inputs[0].dtype)
+    angles = [bench.stored(o.shape, o.dtype or DType.FLOAT32) for o in row.inputs[1:3]]
+    return bench.finish(bench.builder.op(row.op_type, data, *angles, domain="ascend"))
+
+
+def _gated(row: OperatorRow, bench: Bench) -> OneOperator:
+    return bench.finish(bench.builder.op("SwiGlu", *bench.all_made(), domain="ascend"))
+
+
+def _gated_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
+    """The forward pass kept the gate and its partner; only the gradient has just been made."""
+    gradient, kept = row.inputs
+    made = bench.made(gradient.shape, gradient.dtype)
+    given = bench.stored(kept.shape, kept.dtype or DType.FLOAT32)
+    return bench.finish(bench.builder.op("SwiGluGrad", made, given, domain="ascend"))
+
+
+def _adam_w(row: OperatorRow, bench: Bench) -> OneOperator:
+    """Weight, moments, gradient; the number of the step is of int64."""
+    *weights, step = row.inputs
+    tensors = [bench.kept(o.shape, o.dtype or DType.FLOAT32) for o in weights]
+    count = bench.stored(step.shape, step.dtype or DType.INT64)
+    made = bench.builder.ops("ApplyAdamWV2", *tensors, count, outputs=3, domain="ascend")
+    return bench.finish(*made)
 
 
 def _muls(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -94,6 +122,7 @@ def _largest(row: OperatorRow, bench: Bench) -> OneOperator:
 
 
 LANGUAGE: dict[str, Builder] = {
+    "ApplyAdamWV2": _adam_w,
     "ArgMaxWithValue": _largest,
     "FlashAttentionScore": _attention,
     "FlashAttentionScoreGrad": _attention_gradient,
@@ -101,4 +130,8 @@ LANGUAGE: dict[str, Builder] = {
     "Muls": _muls,
     "RmsNorm": _root_norm,
     "RmsNormGrad": _root_norm_gradient,
+    "RotaryPositionEmbedding": _rotated,
+    "RotaryPositionEmbeddingGrad": _rotated,
+    "SwiGlu": _gated,
+    "SwiGluGrad": _gated_gradient,
 }

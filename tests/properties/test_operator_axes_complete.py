@@ -111,6 +111,7 @@ LESS = {
             "LayerNormGrad",
             "LayerNormXBackpropV2",
             "RmsNormGrad",
+            "RotaryPositionEmbeddingGrad",
         )
     },
     "ascend::CompositeMatMul": "blocks of the matrices",

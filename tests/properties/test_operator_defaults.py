@@ -97,6 +97,17 @@ OWN: dict[str, dict[str, Any]] = {
     "ascend::ApplyMomentum": {"use_nesterov": 0},
     "ascend::ApplyAdam": {"use_nesterov": 0},
     "ascend::ApplyAdamW": {"maximize": 0},
+    "ascend::ApplyAdamWV2": {
+        **dict.fromkeys(("lr", "beta1", "beta2", "weight_decay", "eps"), 0.1),
+        "maximize": 0,
+        "amsgrad": 0,
+    },
+    "ascend::SwiGlu": {"dim": -1},
+    "ascend::SwiGluGrad": {"dim": -1},
+    "ascend::RotaryPositionEmbedding": {"mode": 0},
+    "ascend::RotaryPositionEmbeddingGrad": {"mode": 0},
+    "ascend::LpNormV2": {"p": 2.0, "axes": (), "keepdim": 0},
+    "ascend::RmsNorm": {"epsilon": 1e-6},
 }
 
 

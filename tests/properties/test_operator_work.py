@@ -139,6 +139,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "Trilu": ({1}, SCALARS),
     **{f"ai.onnx.preview.training::{name}": ({0, 1}, SCALARS) for name in ("Adam", "Adagrad", "Momentum")},
     "ascend::FusedMulApplyMomentum": ({0, 1}, SCALARS),
+    "ascend::ApplyAdamWV2": ({4}, SCALARS),
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
@@ -333,6 +334,8 @@ LOOSE = {
     "BNTrainingUpdateGrad",
     "BatchNormGrad",
     "BiasAddGrad",
+    "SwiGlu",  # two elements of the large tensor at a time
+    "SwiGluGrad",
     "GroupNormGrad",
     "AvgPoolV2Grad",
     "MaxPoolGradWithArgmax",

@@ -11,8 +11,29 @@ from tests.support.own_cases import Cases, some
 
 def add_training(cases: Cases) -> None:
     """Those of this file."""
-    for write in (_convolutions, _pooling, _normalisations):
+    for write in (_convolutions, _pooling, _normalisations, _language):
         write(cases)
+
+
+def _language(cases: Cases) -> None:
+    """What steps of language models have by CANN's own prototypes."""
+    for shape, dim in (((3, 20, 8), -1), ((4, 6, 5), 0), ((2, 34, 3), 1)):
+        halves = [size // 2 if axis == dim % 3 else size for axis, size in enumerate(shape)]
+        cases.ascend("SwiGlu", some(*shape), dim=dim)
+        cases.ascend("SwiGluGrad", some(*halves, seed=1), some(*shape), dim=dim)
+    cases.ascend("SwiGlu", some(3, 8))
+    cases.ascend("SwiGluGrad", some(3, 4, seed=1), some(3, 8))
+    for angles, mode in (((3, 1, 1, 6), 0), ((1, 2, 1, 6), 1), ((3, 2, 5, 6), 1), ((1, 1, 1, 6), 0)):
+        x, cosine, sine = some(3, 2, 5, 6), some(*angles, seed=1), some(*angles, seed=2)
+        dy = some(3, 2, 5, 6, seed=3)
+        cases.ascend("RotaryPositionEmbedding", x, cosine, sine, mode=mode)
+        cases.ascend("RotaryPositionEmbeddingGrad", dy, cosine, sine, x, outputs=3, mode=mode)
+    cases.ascend("RotaryPositionEmbedding", x, cosine, sine)
+    cases.ascend("RotaryPositionEmbeddingGrad", dy, cosine, sine)
+    norms: list[dict[str, Any]] = [{}, {"axes": (1,), "keepdim": 1}, {"axes": (-1, 0), "p": 1.0}]
+    norms += [{"axes": (2,), "p": p} for p in (0.0, 3.0, float("inf"), float("-inf"))]
+    for numbers in norms:
+        cases.ascend("LpNormV2", some(5, 20, 7), **numbers)
 
 
 def _convolutions(cases: Cases) -> None:
@@ -105,3 +126,4 @@ def _normalisations(cases: Cases) -> None:
         x, dy = some(*shape), some(*shape, seed=1)
         rstd = some(*rstd_shape, positive=True)
         cases.ascend("RmsNormGrad", dy, x, rstd, some(*gamma), outputs=2)
+        cases.ascend("RmsNorm", x, some(*gamma), outputs=2)

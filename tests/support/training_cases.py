@@ -195,6 +195,11 @@ def applied(cases: Cases) -> None:
     cases.ascend("ApplyMomentum", w, m, one(0.1), g, one(0.9), outputs=2)
     cases.ascend("ApplyAdam", w, m, v, *numbers(6), g, outputs=3)
     cases.ascend("ApplyAdamW", w, m, v, *numbers(7), g, outputs=3)
+    step = np.array([3], np.int64)
+    rates: dict[str, Any] = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.02, "eps": 1e-6}
+    cases.ascend("ApplyAdamWV2", w, m, v, g, step, outputs=3, **rates)
+    cases.ascend("ApplyAdamWV2", w, m, v, g, step, outputs=3, maximize=1)
+    cases.ascend("ApplyAdamWV2", w, m, v, g, one(3.0), some(3, 40, positive=True), outputs=4, amsgrad=1)
     cases.ascend(
         "LambApplyOptimizerAssign", g, v, m, w, *numbers(5), one(3.0), one(1.0), one(0.01), outputs=3
     )

@@ -69,6 +69,32 @@ def test_updates_find_what_others_have_written() -> None:
     assert built.node == muls[-1]
 
 
+@pytest.mark.parametrize(
+    ("op_type", "node", "read"),
+    [
+        ("SwiGlu", "SwiGlu", 1),
+        ("SwiGluGrad", "SwiGluGrad", 2),
+        ("RotaryPositionEmbedding", "RotaryPositionEmbedding", 3),
+        ("RotaryPositionEmbeddingGrad", "RotaryPositionEmbeddingGrad", 3),
+        ("ApplyAdamWV2", "ApplyAdamWV2", 5),
+        ("LpNormV2", "LpNormV2", 1),
+        ("RmsNorm", "RmsNorm", 2),
+    ],
+)
+def test_operators_of_a_language_models_step_have_the_published_shapes(
+    op_type: str, node: str, read: int
+) -> None:
+    for row in _rows(op_type, "910B4"):
+        built = one_operator(row)
+        assert not isinstance(built, str)
+        made = next(item for item in built.graph.nodes if item.name == built.node)
+        assert (made.op_type, made.domain) == (node, "ascend")
+        given = [made.required(port).static_shape for port in range(made.input_count)]
+        assert given == [operand.shape for operand in row.inputs[:read]]
+        if row.outputs and row.outputs[0].shape:
+            assert made.output.static_shape == row.outputs[0].shape
+
+
 def test_calls_run_warm_and_with_all_their_kernels() -> None:
     (row, *_) = [row for row in _rows("conv_2d", "910B2") if row.inputs[0].dtype is DType.FLOAT16]
     warm = chip_of(row)

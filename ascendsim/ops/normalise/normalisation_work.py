@@ -97,7 +97,7 @@ def batch_norm_lower(node: Node, context: LowerContext) -> Work:
     )
 
 
-def _rows_work(
+def rows_work(
     node: Node,
     context: LowerContext,
     rows: int,
@@ -130,7 +130,7 @@ def _rows_work(
     )
 
 
-def _statistics(node: Node, context: LowerContext, centred: bool) -> tuple[Step, ...]:
+def row_statistics(node: Node, context: LowerContext, centred: bool) -> tuple[Step, ...]:
     """Mean of a row, its subtraction, mean of squares, 1 / root, product."""
     inside = computing_type(node.required(0).element_type, context, wide=True)
     mean = (
@@ -163,8 +163,8 @@ def layer_norm_lower(node: Node, context: LowerContext) -> Work:
         (rows, cols),
         [(1, cols) if tensor.elements > 1 else (1,) for tensor in node.inputs[1:] if tensor is not None],
     ).overs
-    return _rows_work(
-        node, context, rows, cols, statistics=_statistics(node, context, centred), tail=tail, overs=overs
+    return rows_work(
+        node, context, rows, cols, statistics=row_statistics(node, context, centred), tail=tail, overs=overs
     )
 
 
@@ -180,12 +180,12 @@ def channel_norm_lower(node: Node, context: LowerContext) -> Work:
     shape = data.static_shape
     groups = shape[1] if node.op_type == "InstanceNormalization" else int(node.attr("num_groups"))
     rows = shape[0] * groups
-    return _rows_work(
+    return rows_work(
         node,
         context,
         rows,
         data.elements // rows,
-        statistics=_statistics(node, context, centred=True),
+        statistics=row_statistics(node, context, centred=True),
         tail=["vmul", "vadd"],
         overs=("row", "row"),
     )
@@ -223,7 +223,7 @@ def mean_variance_lower(node: Node, context: LowerContext) -> Work:
     )
     inside = computing_type(data.element_type, context, wide=True)
     steps = converted(
-        _statistics(node, context, centred=True), [data.element_type], target.element_type, inside
+        row_statistics(node, context, centred=True), [data.element_type], target.element_type, inside
     )
     cols = data.elements // kept
     gather = 0 if run == cols else run * data.element_type.itemsize
