@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
-from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
+from ascendsim.plot.drawing import LAUNCHED, LIKELY, LaneArtist, draw_legend
 from ascendsim.plot.figures import Picture
 from ascendsim.plot.frame import (
     draw_frame,
@@ -34,7 +34,7 @@ from ascendsim.plot.lanes import (
     share_lanes,
     stream_lanes,
 )
-from ascendsim.plot.palette import FAINT, INK
+from ascendsim.plot.palette import FAINT, INK, SURE
 from ascendsim.profiling.comparison import VariantFigures, compare_figures
 from ascendsim.profiling.interval import DurationInterval
 from ascendsim.profiling.select import Window
@@ -55,7 +55,7 @@ _PIPES = (
 )
 _STREAM_WEIGHT = 2.2  # height of a stream's lane beside pipes, so that upright names of fused tasks fit
 _HEADS = (0.85, 1.4)  # height of the line above the lanes of the first variant, and of the others
-_BAR, _LIGHT = 0.3, 0.25  # height and opacity of the bar that says how sure an end is
+_BAR = 0.22  # height of the bar that says how sure an end is, below the lanes
 _ROW_INCHES = (0.40, 0.24)  # height of a row in pictures of up to 12 rows and of 40 or more
 
 
@@ -107,6 +107,8 @@ class ComparisonDisplay(Picture):
         for variant in self.variants:
             tops.append(lane_tops(variant.lanes, rows + _HEADS[bool(tops)]))
             rows = float(tops[-1][-1])
+        sure = any(variant.likely_us is not None for variant in self.variants)
+        rows += 2 * _BAR * sure
         own = ax is None
         ax = self._begin(ax, 13.0, 1.2 + _row_inches(rows) * rows)
         draw_frame(ax, self.window, rows, self.title)
@@ -120,7 +122,7 @@ class ComparisonDisplay(Picture):
         )
         present = sorted({int(kind) for lane, _, _ in placed for kind in lane.kinds})
         pale = any(lane.begun is not None for lane, _, _ in placed)
-        draw_legend(ax, [*(COLOURED[kind] for kind in present), *([LAUNCHED] if pale else [])])
+        draw_legend(ax, [*(COLOURED[kind] for kind in present), *[LAUNCHED] * pale, *[LIKELY] * sure])
         for variant, own_tops in zip(self.variants, tops, strict=True):
             write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
         if own:
@@ -146,12 +148,12 @@ class ComparisonDisplay(Picture):
         )
 
     def _end(self, ax: Axes, variant: VariantLanes, top: float, bottom: float) -> None:
-        """A line where the variant was done, on a light bar where a real chip is likely to be."""
+        """A line where the variant was done, above a light bar where a real chip is likely to be."""
         scale = time_scale(self.window)
         if variant.likely_us is not None:
             low, high = (us * scale for us in variant.likely_us)
-            edges = [bottom - _BAR / 2, bottom + _BAR / 2]
-            ax.fill_betweenx(edges, low, high, color=INK, alpha=_LIGHT, lw=0, zorder=4)
+            edges = [bottom + _BAR / 2, bottom + _BAR * 3 / 2]
+            ax.fill_betweenx(edges, low, high, color=SURE, lw=0, zorder=4)
         place = variant.end_us * scale
         ax.plot([place, place], [top, bottom], color=INK, lw=1.0, zorder=5, clip_on=False)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ascendsim.graph.scopes import FUSED_SEPARATOR
 from ascendsim.plot.figures import figure_of, fits, shortened, text_width
 from ascendsim.plot.lanes import COLOURED, Floats, Lane, coverage
-from ascendsim.plot.palette import INK, KIND_COLOURS, LANE, ink_on
+from ascendsim.plot.palette import INK, KIND_COLOURS, LANE, SURE, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +30,7 @@ FADED = 0.18
 PALE = 0.6  # how much lighter the part of a bar is in which its task is launched and dispatched
 PALE_PIXELS = 1.5  # narrower parts are not told apart
 LAUNCHED = "pale: launch and dispatch"
+LIKELY = "bar: likely end"
 LEGEND_SIZE = 8.5
 
 
@@ -235,8 +236,8 @@ def label_texts(name: str) -> tuple[str, str, str]:
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
-    """A legend of kinds (and of `LAUNCHED`) under the axes, in as many columns as their width has room
-    for.
+    """A legend of kinds (and of `LAUNCHED`, `LIKELY`) under the axes, in as many columns as their width has
+    room for.
     """
     from matplotlib.patches import Patch
     from matplotlib.transforms import ScaledTranslation
@@ -250,7 +251,10 @@ def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:
     beside = columns == len(kinds) and sum(widths) < room - 90
     below = ax.transAxes + ScaledTranslation(0, -(24 if beside else 38) / 72, figure_of(ax).dpi_scale_trans)
     ax.legend(
-        handles=[Patch(facecolor=KIND_COLOURS.get(kind, LANE), label=kind) for kind in kinds],
+        handles=[
+            Patch(facecolor=SURE if kind == LIKELY else KIND_COLOURS.get(kind, LANE), label=kind)
+            for kind in kinds
+        ],
         ncols=columns,
         loc="upper right",
         bbox_to_anchor=(1.0, 0.0),

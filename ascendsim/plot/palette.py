@@ -34,6 +34,7 @@ KIND_COLOURS = {
 LANE = "#f1f2f4"  # background of a lane
 INK = "#202428"
 FAINT = "#6b7178"
+SURE = "#c8c9ca"  # bars that say how sure a figure is
 
 
 def ink_on(colour: str) -> str:

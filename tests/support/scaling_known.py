@@ -126,6 +126,10 @@ UNFOLDED_ROWS = (
     "16 positions of a map 14 wide lie in two or three input rows, which load3d makes into a fractal at "
     "2 / (2 + rows) of its rate (vendor's table; ports.load3d_least_l0a)"
 )
+ROWS_IN_TURN = (
+    "TBE's kernels take rows one by one unless they fill fractals (kernels.rows_in_turn): Softmax of 197 "
+    "tokens costs LV-ViT 9.8 ms a layer on 310, and ViT on 310P is 50 % too fast without it"
+)
 KNOWN_LESS: tuple[Known, ...] = (
     Known("rows", ("transpose",), RAGGED_TRANSPOSE, 20),
     Known("columns", ("transpose",), RAGGED_TRANSPOSE, 20),
@@ -133,6 +137,7 @@ KNOWN_LESS: tuple[Known, ...] = (
     Known("n", ("gemm", "Ascend910B1"), RAGGED_PRODUCT, 3.5),
     Known("n", ("matmul", "Ascend910B1"), RAGGED_PRODUCT, 1.2),
     Known("rows", ("Ascend910B1",), BLOCKS, 1.10),
+    Known("rows", ("softmax", "Ascend310P3"), ROWS_IN_TURN, 2.2),
     Known("columns", ("softmax",), RAGGED_ROWS, 1.10),
     Known("columns", ("norm",), RAGGED_ROWS, 1.10),
     Known("columns", ("row mean",), RAGGED_ROWS, 1.25),

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 import ascendsim as asim
 from ascendsim.api.network_kind import KINDS
 from ascendsim.cli.main import main
 from ascendsim.core.errors import InputError
 from ascendsim.opset.facts import Kind
-from ascendsim.plot.comparison import _LIGHT, comparison_timelines
+from ascendsim.plot.comparison import comparison_timelines
 from ascendsim.plot.frame import time_scale
+from ascendsim.plot.palette import SURE
 from ascendsim.profiling import interval
 from ascendsim.profiling.interval import (
     FEWEST,
@@ -213,7 +215,7 @@ def test_a_picture_shows_how_sure_each_end_is(monkeypatch: pytest.MonkeyPatch) -
     }
     display = comparison_timelines(runs, likely=likely).plot()
     assert display.window[1] == pytest.approx(1.5 * ends["known"])  # an assumption makes no picture wider
-    light = [found for found in display.ax_.collections if found.get_alpha() == _LIGHT]
+    light = [found for found in display.ax_.collections if to_hex(found.get_facecolor()[0]) == SURE]
     bars = [found.get_paths()[0].get_extents() for found in light]
     scale = time_scale(display.window)
     assert [bar.x0 / scale for bar in bars] == pytest.approx([likely[name].low_us for name in runs])
