@@ -68,7 +68,8 @@ class VariantLanes:
         facts: What stands behind the name: time, speed-up, tasks, traffic.
         lanes: From the top.
         end_us: When it was done.
-        likely_us: From when to when a real chip is likely to be done; None = not asked for.
+        likely_us: From when to when a real chip is likely to be done; None = not asked for, or nothing
+            like it was measured.
     """
 
     name: str
@@ -176,7 +177,8 @@ def comparison_timelines(
             tasks.
         window: Show this part only, (start, end) in us; up to the end of the longest run if None.
         title: Line above the picture.
-        likely: By name of the variant where a real chip is likely to be done: a light bar.
+        likely: By name of the variant where a real chip is likely to be done: a light bar, where errors of
+            measured runs say so.
 
     Raises:
         InputError: If the phases are asked for and a run has not recorded its instructions.
@@ -201,7 +203,7 @@ def comparison_timelines(
             _facts(own, figures[0], shown),
             _lanes(run, by_phase),
             own.duration_us,
-            None if own.likely is None else (own.likely.low_us, own.likely.high_us),
+            (own.likely.low_us, own.likely.high_us) if own.likely and own.likely.measured else None,
         )
         for run, own in zip(runs.values(), figures, strict=True)
     )

@@ -38,10 +38,8 @@ STRETCH = 512  # elements that are combined at a time
 
 
 @kernel
-def merge_floats(op: Any, address: Any, code: Any, floats: Any, count: Any) -> None:
-    """Elements at an address = (what is there) op floats[0, :count]; floats[1] is room."""
-    there, come = floats[1], floats[0]
-    load_floats(address, code, there, 0, count)
+def combine(op: Any, there: Any, come: Any, count: Any) -> None:
+    """There = there op come, element by element."""
     for i in range(count):
         if op == ADD:
             there[i] = there[i] + come[i]
@@ -49,6 +47,14 @@ def merge_floats(op: Any, address: Any, code: Any, floats: Any, count: Any) -> N
             there[i] = max(there[i], come[i])
         else:
             there[i] = min(there[i], come[i])
+
+
+@kernel
+def merge_floats(op: Any, address: Any, code: Any, floats: Any, count: Any) -> None:
+    """Elements at an address = (what is there) op floats[0, :count]; floats[1] is room."""
+    there, come = floats[1], floats[0]
+    load_floats(address, code, there, 0, count)
+    combine(op, there, come, count)
     store_floats(address, code, there, 0, count)
 
 
@@ -57,13 +63,7 @@ def merge_integers(op: Any, address: Any, code: Any, integers: Any, count: Any) 
     """As `merge_floats`; sums keep their low bits."""
     there, come = integers[1], integers[0]
     load_integers(address, code, there, 0, count)
-    for i in range(count):
-        if op == ADD:
-            there[i] = there[i] + come[i]
-        elif op == MAX:
-            there[i] = max(there[i], come[i])
-        else:
-            there[i] = min(there[i], come[i])
+    combine(op, there, come, count)
     store_integers(address, code, there, 0, count)
 
 

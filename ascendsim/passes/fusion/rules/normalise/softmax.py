@@ -27,11 +27,9 @@ LISTED = {3: (8732, 21), 5: (224, 224, 160, 4)}  # last dimensions by rank
 # 910, A2, A3, 310P, 200I/500 A2
 CHIPS = frozenset({"Ascend910", "Ascend910B", "Ascend910_93", "Ascend310P", "Ascend310B"})
 LARGEST = 2**31 - 1
-SHORT, TIMES, LONG = (
-    16,
-    10,
-    600_000,
-)  # last axis below, the one before it more than so many times as long, below
+SHORT = 16  # the last axis is shorter,
+TIMES = 10  # the one before it longer by this factor,
+LONG = 600_000  # and shorter than this
 
 
 class _BetweenTransposes(FusionRule):
