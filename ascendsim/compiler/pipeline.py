@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.compiler.buffers import BufferReport, fuse_l1_and_l2
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.profile_options import takes_open_shapes
 from ascendsim.compiler.settings import Settings
 from ascendsim.compiler.tilings import tilings_of
 from ascendsim.core.errors import CompileError, InputError, UnsupportedOperatorError, suggest
@@ -23,7 +24,7 @@ from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops.fused.chain import chain_work
 from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.opset import OpSet
-from ascendsim.opset.work import FORM
+from ascendsim.opset.lower_context import FORM, OPEN_SHAPES
 from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
@@ -87,7 +88,11 @@ class Compilation:
         chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
         lowering = LowerOptions(
             aicpu_types=aicpu_types(chip.kernels.ai_cpu_table),
-            flags={**profile, **{f"{FORM}{name}": form for name, form in settings.forms.items()}},
+            flags={
+                **profile,
+                **{f"{FORM}{name}": form for name, form in settings.forms.items()},
+                OPEN_SHAPES: takes_open_shapes(profile, scheduling.mode),
+            },
             chain=chain_work,
             memory=scheduling.memory,
             streams=scheduling.streams,

@@ -29,6 +29,10 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     "aicpu_pow": ProfileOption(
         (False, True), "Pow runs on the AI CPU, as in the releases that the Ascend 310 tuning guide describes"
     ),
+    "open_shape_kernels": ProfileOption(
+        ("unsunk", "always", "never"),
+        "kernels that reduce or turn work out their tiling on the core: unless the graph is sunk, always, never",
+    ),
     "format_reach": ProfileOption(
         (0, 1, 2, 3, 4),
         "operators between a convolution's task and those that take over its blocked format, 0 = no limit "
@@ -148,6 +152,14 @@ def profile_options(given: Mapping[str, Value] | None, release: str = CANN) -> d
             raise InputError(f"profile option {name}", f"must be one of {listed}", repr(value))
         chosen[name] = value
     return chosen
+
+
+def takes_open_shapes(chosen: Mapping[str, Value], schedule: str) -> bool:
+    """Whether kernels are those for open shapes: of a sunk graph CANN compiles them for its own shapes, while
+    operators that the host launches take the ones that are installed.
+    """
+    asked = chosen["open_shape_kernels"]
+    return schedule != "sink" if asked == "unsunk" else asked == "always"
 
 
 def without_effect(

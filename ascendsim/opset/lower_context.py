@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ascendsim.core.dtypes import DType
 from ascendsim.soc.spec import SocSpec
 
+OPEN_SHAPES = "open_shapes"  # key of `LowerContext.options`: whether kernels are those for open shapes
 FORM = "form of "  # key of `LowerContext.options`, in front of CANN's operator type
 
 
@@ -71,6 +72,11 @@ class LowerContext:
             kernels.transdata_by_images,
             kernels.transdata_filter_cycles,
         )
+
+    @property
+    def open_shapes(self) -> bool:
+        """Whether kernels that CANN has for open shapes work out their tiling on the core."""
+        return bool(self.options.get(OPEN_SHAPES, False))
 
     def form(self, cann_type: str) -> str | None:
         """The form of a kernel that the user chose; None = the kernel's own default."""

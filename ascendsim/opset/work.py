@@ -231,8 +231,8 @@ class VectorWork:
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
-        own_tiling: Whether the kernel is one for open shapes where the chip has such: it works out its tiling
-            on the core.
+        own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
+            such: it works out its tiling on the core.
         inputs, outputs: What is read and written.
     """
 

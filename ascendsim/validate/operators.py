@@ -29,6 +29,7 @@ from ascendsim.graph.ir import Node
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.shared.aicpu import aicpu_types
+from ascendsim.opset.lower_context import OPEN_SHAPES
 from ascendsim.soc import SocSpec
 from ascendsim.validate.operators_bench import OneOperator
 from ascendsim.validate.operators_graphs import one_operator
@@ -203,10 +204,13 @@ def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
             fusion=operator.fusion,
             optimize=False,
             precision_mode=operator.precision,
+            options={"open_shape_kernels": "always"},  # as profiled: the host launches them
         )
     opset = default_opset()
     options = LowerOptions(
-        aicpu_types=aicpu_types(spec.kernels.ai_cpu_table), tilings=tilings_of(spec, profile_options(None))
+        aicpu_types=aicpu_types(spec.kernels.ai_cpu_table),
+        flags={OPEN_SHAPES: True},
+        tilings=tilings_of(spec, profile_options(None)),
     )
     program = lower_graph(operator.graph, spec, opset, options=options)
     return CompiledModel(operator.graph, program, spec, opset, operator.graph)

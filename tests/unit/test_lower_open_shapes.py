@@ -11,6 +11,8 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import Task
 
+OPEN = {"open_shape_kernels": "always"}
+
 
 def one(op: str, *shape: int, soc: str = "Ascend910B1", dtype: str = "float32", **more: object) -> Task:
     """The task of an operator on one tensor."""
@@ -25,7 +27,7 @@ def one(op: str, *shape: int, soc: str = "Ascend910B1", dtype: str = "float32", 
 
 def task_of(graph: Graph, soc: str) -> Task:
     model = asim.compile(
-        graph, soc=soc, fusion="off", precision_mode="must_keep_origin_dtype", optimize=False
+        graph, soc, fusion="off", precision_mode="must_keep_origin_dtype", optimize=False, options=OPEN
     )
     return model.program.tasks[-1]
 
@@ -34,9 +36,20 @@ def microseconds(op: str, *shape: int, soc: str, overrides: dict[str, float], **
     b = asim.GraphBuilder("one")
     b.output(b.op(op, b.input("x", shape), **more), "y")  # type: ignore[arg-type]
     model = asim.compile(
-        b.build(), soc=chips.load(soc, overrides), fusion="off", precision_mode="must_keep_origin_dtype"
+        b.build(),
+        soc=chips.load(soc, overrides),
+        fusion="off",
+        precision_mode="must_keep_origin_dtype",
+        options=OPEN,
     )
     return asim.simulate(model).duration_us
+
+
+def block_us(op: str, shape: tuple[int, ...], given: dict[str, object], **more: object) -> float:
+    b = asim.GraphBuilder("one")
+    b.output(b.op(op, b.input("x", shape), **more), "y")  # type: ignore[arg-type]
+    trace = asim.simulate(asim.compile(b.build(), "Ascend910B1", fusion="off", **given)).trace  # type: ignore[arg-type]
+    return max(trace.us(task.end - task.start) for task in trace.tasks)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +79,34 @@ def test_tiling_and_code_are_paid_once_a_core_and_by_the_number_of_cores() -> No
         full = microseconds(op, *shape, soc="Ascend910B1", overrides={}, **more)
         cores = one(op, *shape, **more).block_dim
         assert full - bare == pytest.approx(3.0 + 0.24 * cores, abs=1.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "pays"), [("unsunk", ("host", "eager")), ("always", asim.isa.program.MODES), ("never", ())]
+)
+def test_sunk_graphs_have_kernels_for_their_own_shapes(asked: str, pays: tuple[str, ...]) -> None:
+    """Of the task alone, without what the host does around it."""
+    for schedule in ("sink", "host", "eager"):
+        for op, more in (("Transpose", {"perm": (1, 0)}), ("Softmax", {}), ("Relu", {})):
+            blocks = [
+                block_us(
+                    op, (320, 50), {"schedule": schedule, "options": {"open_shape_kernels": way}}, **more
+                )
+                for way in (asked, "never")
+            ]
+            assert (blocks[0] > blocks[1] + 3) is (op != "Relu" and schedule in pays)
+
+
+def test_graphs_of_open_shapes_are_not_sunk_and_pay() -> None:
+    b = asim.GraphBuilder("open")
+    b.output(b.op("Softmax", b.input("x", ("n", 64))), "y")
+    graph, shapes = b.build(), {"x": (320, 64)}
+    models = [
+        asim.compile(graph, "Ascend910B1", fusion="off", options={"open_shape_kernels": way})
+        for way in ("unsunk", "always", "never")
+    ]
+    times = [asim.simulate(model, shapes=shapes).duration_us for model in models]
+    assert times[0] == times[1] > times[2]
 
 
 @pytest.mark.parametrize("op", ["Relu", "ReduceL2"])

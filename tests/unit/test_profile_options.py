@@ -17,6 +17,7 @@ from ascendsim.core.errors import InputError
 # name: default, other values (docs/fusion.md and the help of `compile`), a value next to them, and the level
 TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "aicpu_pow": (False, [True], [0, 1, "on"], ""),
+    "open_shape_kernels": ("unsunk", ["always", "never"], ["sink", True], ""),
     "format_reach": (0, [1, 2, 3, 4], [-1, 5, True, "1"], ""),
     "group_conv": ("packed", ["split"], ["whole"], "graph"),
     "ub_limits": ("chip", ["Ascend310", "MindSpore", "documents"], ["ascend310"], "ub"),

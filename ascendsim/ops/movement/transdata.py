@@ -143,7 +143,9 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles:
         elements = copy.read_burst // dtype.itemsize
         addresses, parts = round(ctx.transdata_filter_cycles * elements), 2 * ctx.cores
-    return MoveWork((copy,), steps, addresses, in_turn=ctx.transdata_in_turn, parts=parts, own_tiling=True)
+    return MoveWork(
+        (copy,), steps, addresses, in_turn=ctx.transdata_in_turn, parts=parts, own_tiling=ctx.open_shapes
+    )
 
 
 OPERATORS: tuple[OpDef, ...] = (

@@ -140,7 +140,7 @@ def axis_work(
         sweeps=sweeps,
         gather_bytes=piece,
         in_turn=in_turn(source, context),
-        own_tiling=True,
+        own_tiling=context.open_shapes,
     )
 
 

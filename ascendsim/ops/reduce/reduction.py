@@ -243,7 +243,7 @@ def reduction_work(
         gather_bytes=gather,
         planes=planes,
         in_turn=context.sums_in_turn,
-        own_tiling=open_shapes,
+        own_tiling=open_shapes and context.open_shapes,
     )
 
 

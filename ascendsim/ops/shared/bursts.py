@@ -277,7 +277,7 @@ def transpose_work(
         else:
             steps = repacking(sizes[-1] * itemsize, source.dtype)
     copies = (Copy(source, target, math.prod(shape) * itemsize, read, write),)
-    return MoveWork(copies, steps, own_tiling=True)
+    return MoveWork(copies, steps, own_tiling=ctx.open_shapes)
 
 
 def turned_copy(ref: Ref) -> Ref:
