@@ -31,7 +31,7 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     ),
     "open_shape_kernels": ProfileOption(
         ("unsunk", "always", "never"),
-        "kernels that reduce or turn work out their tiling on the core: unless the graph is sunk, always, never",
+        "kernels that reduce or turn work out their tiling on the core: unless it is sunk, always, never",
     ),
     "format_reach": ProfileOption(
         (0, 1, 2, 3, 4),
