@@ -21,6 +21,9 @@ settings.register_profile("quick", derandomize=True, deadline=None, max_examples
 settings.register_profile("long", derandomize=True, deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("ASCENDSIM_TEST_PROFILE", "quick"))
 
+# Results do not depend on what else is installed; tests of plugins say what is.
+os.environ["ASCENDSIM_PLUGINS"] = "off"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -17,15 +17,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ascendsim.api.saving_codec import encode
 from ascendsim.api.saving_manifest import (
     Weight,
     checked_manifest,
+    differing_plugins,
     lowered,
     lowering_of,
     manifest_of,
     origins_restored,
     program_hash,
+    written,
 )
 from ascendsim.api.saving_zip import read_entries, write_entries
 from ascendsim.compiler.model import CompiledModel
@@ -76,7 +77,7 @@ def save(model: CompiledModel, path: str | PathLike[str]) -> Path:
         raise InputError(
             f"model {model.source.name!r}", "cannot be rebuilt from its parts", remedy="please report this"
         )
-    texts = {_MANIFEST: json.dumps(encode(manifest), indent=1).encode(), _GRAPH: text.encode()}
+    texts = {_MANIFEST: json.dumps(written(manifest), indent=1).encode(), _GRAPH: text.encode()}
     with open_whole(target) as stream:
         write_entries(stream, texts, _WEIGHTS, _stored(constants))
     return target
@@ -100,8 +101,10 @@ def load_compiled(path: str | PathLike[str], operators: Sequence[OpDef] = ()) ->
     subject = f"file {str(path)!r}"
     opset = opset_with(operators)
     content = read_entries(path, (_MANIFEST, _GRAPH, _WEIGHTS), _WEIGHTS)
+    other_plugins = ""
     try:
         manifest = checked_manifest(json.loads(content[_MANIFEST]), subject)
+        other_plugins = differing_plugins(manifest)
         graph = parse_text(content[_GRAPH].decode())
         origins_restored(graph, manifest.origins)
         _fill(graph, manifest.weights, content[_WEIGHTS])
@@ -114,7 +117,9 @@ def load_compiled(path: str | PathLike[str], operators: Sequence[OpDef] = ()) ->
         ) from None
     except AscendSimError as error:
         raise InputError(
-            subject, f"holds a model that cannot be rebuilt: {error}", remedy="compile it again"
+            subject,
+            f"holds a model that cannot be rebuilt: {error}",
+            remedy=other_plugins or "compile it again",
         ) from None
     except _NONSENSE as error:
         raise InputError(
@@ -122,7 +127,7 @@ def load_compiled(path: str | PathLike[str], operators: Sequence[OpDef] = ()) ->
         ) from None
     if program_hash(program) != manifest.program:
         rule = f"was saved by release {manifest.made_by}, whose programs differ from those of this one"
-        raise InputError(subject, rule, remedy="compile the model again")
+        raise InputError(subject, rule, remedy=other_plugins or "compile the model again")
     return CompiledModel(
         graph,
         program,

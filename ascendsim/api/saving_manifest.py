@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ascendsim.api.saving_codec import decode
+from ascendsim.api.saving_codec import decode, encode
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.core import plugins
 from ascendsim.core.errors import InputError
 from ascendsim.core.version import __version__
 from ascendsim.graph.ir import Graph
@@ -22,7 +23,7 @@ from ascendsim.opset import OpSet
 from ascendsim.soc import SocSpec
 
 FORMAT = "ascendsim compiled model"
-VERSION = 1
+VERSION = 2  # 1: without plugins, and still written where there are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Manifest:
             that were picked.
         weights: Constants, in the order of the graph's text.
         program: Hash of the program.
+        plugins: Versions of the packages that extended the release, by name.
     """
 
     format: str
@@ -79,14 +81,15 @@ class Manifest:
     origins: Mapping[str, Mapping[str, object]]
     weights: tuple[Weight, ...]
     program: str
+    plugins: Mapping[str, str]
 
 
 def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
     """The manifest of a model."""
-    program, options = model.program, model.lowering
+    program, options, extended_by = model.program, model.lowering, plugins.versions()
     return Manifest(
         format=FORMAT,
-        version=VERSION,
+        version=VERSION if extended_by else 1,
         made_by=__version__,
         soc=model.soc,
         lowering=Lowering(options.aicpu_types, options.flags, options.memory, options.streams),
@@ -96,7 +99,16 @@ def manifest_of(model: CompiledModel, weights: tuple[Weight, ...]) -> Manifest:
         origins=_origins(model),
         weights=weights,
         program=program_hash(program),
+        plugins=extended_by,
     )
+
+
+def written(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as JSON, in the oldest version of the format that can say it."""
+    data: dict[str, Any] = encode(manifest)
+    if manifest.version == 1:
+        del data["plugins"]
+    return data
 
 
 def checked_manifest(data: Any, subject: str) -> Manifest:
@@ -111,10 +123,23 @@ def checked_manifest(data: Any, subject: str) -> Manifest:
     if data["version"] > VERSION:
         rule = f"has version {data['version']} of the format, this release reads up to {VERSION}"
         raise InputError(subject, rule, remedy="use a newer release of ascendsim")
-    manifest = decode(Manifest, data, "manifest")
+    manifest = decode(Manifest, {"plugins": {}, **data} if data["version"] == 1 else data, "manifest")
     if manifest.mode not in MODES:
         raise InputError("manifest.mode", f"must be one of {', '.join(MODES)}", repr(manifest.mode))
     return manifest
+
+
+def differing_plugins(manifest: Manifest) -> str:
+    """Packages that were there when a model was saved and are not here in the same version, as a remedy;
+    empty if there are none.
+    """
+    here = plugins.versions()
+    lacking = [
+        f"{name} {version} (here {here.get(name, 'not installed')})"
+        for name, version in manifest.plugins.items()
+        if here.get(name) != version
+    ]
+    return f"it was saved with the plugins of {', '.join(lacking)}" if lacking else ""
 
 
 def lowering_of(manifest: Manifest) -> LowerOptions:

@@ -35,6 +35,7 @@ COMMANDS: tuple[str, ...] = (
     "calibrate",
     "soc",
     "ops",
+    "plugins",
     "kernel",
     "torch",
 )

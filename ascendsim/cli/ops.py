@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ascendsim.ops import default_opset
+    from ascendsim.ops import opset_with
 
     rows = [
         (
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
             op.layout.value,
             "AI Core" if op.lower is not None else "AI CPU",
         )
-        for op in sorted(default_opset(), key=lambda op: op.key)
+        for op in sorted(opset_with(), key=lambda op: op.key)
     ]
     print_table(("operator", "CANN type", "layout", "engine"), rows)
     print(f"{len(rows)} operators")

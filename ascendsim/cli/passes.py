@@ -80,8 +80,13 @@ def _show(name: str) -> None:
     from ascendsim.ops import default_opset
     from ascendsim.passes.engine.catalogue import built_passes, ge_passes
     from ascendsim.passes.fusion.catalogue import all_facts
-    from ascendsim.passes.fusion.rules import all_rules
+    from ascendsim.passes.fusion.rules import all_rules, plugin_rules
 
+    brought = {rule.name: rule for rule in plugin_rules()}
+    if name in brought:
+        text = (brought[name].__doc__ or "").strip()
+        print(f"{name}\ngraph fusion, of an installed package (see `ascendsim plugins list`)\n\n{text}")
+        return
     built = {item.name: item for item in built_passes(default_opset())}
     engine = [fact for fact in ge_passes() if fact.name == name]
     fusion = [fact for fact in all_facts() if fact.name == name]

@@ -28,6 +28,7 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
 from ascendsim.cli.saved import saved_model
+from ascendsim.core import plugins
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -184,6 +185,8 @@ def print_result(result: Result, top: int) -> None:
         f"DDR {total.ddr_bytes / 1e6:,.1f} MB ({total.ddr_utilisation:.0%} of its bandwidth), "
         f"device memory {memory.peak_bytes / 2**20:.1f} MiB + weights {memory.weight_bytes / 2**20:.1f} MiB"
     )
+    if extended_by := plugins.versions():
+        print("extended by " + ", ".join(f"{name} {version}" for name, version in extended_by.items()))
     if gear := result.model.program.info.gear:
         print(f"gear {gear}")
     if result.schedule_reasons:

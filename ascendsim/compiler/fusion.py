@@ -18,7 +18,7 @@ from ascendsim.passes.fusion.flow import Dump, fuse_graph
 from ascendsim.passes.fusion.order import check_custom
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.fusion.rules import all_rules
+from ascendsim.passes.fusion.rules import all_rules, plugin_rules
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import UbLimits, fuse_buffers, limits_of, ub_passes
 from ascendsim.soc import SocSpec
@@ -77,7 +77,7 @@ class FusionSettings:
     Attributes:
         level: How much is fused.
         switches: Which passes run.
-        passes: The user's own graph passes, checked.
+        passes: Graph passes of installed packages and of the user, checked.
         buffer_optimize: ATC's option for L1 and L2 fusion.
         dump: Called with the name of a pass and the graph after each pass that changed it.
         options: Profile options that rules may ask for.
@@ -115,7 +115,9 @@ class FusionSettings:
         """
         level = FusionLevel.of(fusion)
         asked = asked or fusion
-        custom = check_custom(passes, (rule.name for rule in all_rules()))
+        brought = plugin_rules()
+        given = [rule for rule in passes if not any(rule is each for each in brought)]
+        custom = check_custom(given, (rule.name for rule in (*all_rules(), *brought)))
         if custom and not level.graph:
             raise InputError(
                 "option passes",
@@ -130,20 +132,20 @@ class FusionSettings:
                 repr(buffer_optimize),
             )
         switches = Switches.of(
-            fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in custom)
+            fusion_switch_file, optimization_switch, oo_level, (rule.name for rule in (*brought, *custom))
         )
-        given = {
+        named = {
             "fusion_switch_file": fusion_switch_file is not None,
             "optimization_switch": bool(optimization_switch),
         }
-        useless = [name for name, present in given.items() if present and not level.graph]
+        useless = [name for name, present in named.items() if present and not level.graph]
         if buffer_optimize != "l2_optimize" and not level.l1_and_l2:
             useless.append("buffer_optimize")
         warnings = tuple(f"option {name} has no effect with fusion={asked}" for name in useless)
         return cls(
             level,
             replace(switches, warnings=(*switches.warnings, *warnings)),
-            custom,
+            (*brought, *custom),
             buffer_optimize,
             dump,
             asked=asked,

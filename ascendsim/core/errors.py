@@ -174,6 +174,10 @@ class InputWarning(UserWarning):
     """Inputs that contradict what a model declares, and are run all the same."""
 
 
+class PluginWarning(UserWarning):
+    """An installed package that meant to extend the simulator and cannot; it is left out."""
+
+
 class NumericsWarning(UserWarning):
     """Results that left their type in a run that hands on values: infinite or undefined ones."""
 

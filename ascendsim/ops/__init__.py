@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
+from ascendsim.core import plugins
 from ascendsim.core.errors import InputError
 from ascendsim.opset import InferContext, Layout, OpDef, OpSet
 
@@ -25,14 +26,26 @@ def default_opset() -> OpSet:
     return OpSet(operator for family in families() for operator in import_module(family).OPERATORS)
 
 
+@plugins.remembered
+def opset_with_plugins() -> OpSet:
+    """The built-in operators and those of installed packages.
+
+    Raises:
+        InputError: If two packages bring the same operator.
+    """
+    brought = plugins.load(plugins.OPERATORS, _checked_plugin)
+    return OpSet((*default_opset(), *brought.values())) if brought else default_opset()
+
+
 def opset_with(own: Sequence[OpDef] = ()) -> OpSet:
-    """The built-in operators and a user's own.
+    """The built-in operators, those of installed packages and a user's own.
 
     Raises:
         InputError: If two have one domain and name.
     """
-    built_in = default_opset()
-    taken = {operator.key for operator in built_in}
+    known = opset_with_plugins()
+    taken = {operator.key for operator in known}
+    own = [operator for operator in own if known.find(operator.name, operator.domain) is not operator]
     for operator in own:
         if operator.key in taken:
             rule = "must have a domain and name that no other operator has"
@@ -40,7 +53,27 @@ def opset_with(own: Sequence[OpDef] = ()) -> OpSet:
                 "option operators", rule, "::".join(operator.key), "give it a domain of your own"
             )
         taken.add(operator.key)
-    return OpSet((*built_in, *own)) if own else built_in
+    return OpSet((*known, *own)) if own else known
 
 
-__all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset", "opset_with"]
+def _checked_plugin(value: object) -> dict[str, OpDef]:
+    """The operators of a plugin by domain and name.
+
+    Raises:
+        InputError: If it is no `OpDef` and no tuple of some, or one has the name of a built-in operator.
+    """
+    operators = (value,) if isinstance(value, OpDef) else value
+    if not isinstance(operators, tuple) or not operators:
+        raise InputError("it", "must name a tuple of OpDef", type(value).__name__)
+    found: dict[str, OpDef] = {}
+    for each in operators:
+        if not isinstance(each, OpDef):
+            raise InputError("it", "must name a tuple of OpDef", f"one with a {type(each).__name__}")
+        key = "::".join(each.key)
+        if key in found or default_opset().find(each.name, each.domain) is not None:
+            raise InputError(f"operator {key}", "has a name that is taken", remedy="give it another domain")
+        found[key] = each
+    return found
+
+
+__all__ = ["InferContext", "Layout", "OpDef", "OpSet", "default_opset", "opset_with", "opset_with_plugins"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ascendsim.core import plugins
 from ascendsim.core.version import __version__
 from ascendsim.report.subject import Columns, Subject
 from ascendsim.soc.table import spec_table
 
 
 def provenance(subjects: Sequence[Subject]) -> Columns:
-    """The version, and for each chip rows (figure, value, unit, origin, source): changed by the user and
-    assumed ones first.
+    """The version, those of plugins, and for each chip rows (figure, value, unit, origin, source): changed by
+    the user and assumed ones first.
     """
     chips: dict[str, list[list[str]]] = {}
     for subject in subjects:
@@ -26,6 +27,7 @@ def provenance(subjects: Sequence[Subject]) -> Columns:
         chips[name] = rows
     return {
         "version": __version__,
+        "plugins": plugins.versions(),
         "columns": ["Figure", "Value", "Unit", "Origin", "Source"],
         "chips": chips,
     }

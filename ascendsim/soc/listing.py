@@ -1,4 +1,4 @@
-"""The built-in chips as a table."""
+"""The chips as a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from ascendsim.soc.loading import load, names
 
 
 def chips() -> Table:
-    """The built-in chips: what `compile` takes as `soc`, and what one compares chips by.
+    """The built-in chips and those of installed packages: what `compile` takes as `soc`, and what one
+    compares chips by.
 
     Columns: name, generation, cores, clock, peak in float16, L2, bandwidth of DDR, and whether all figures
     are known that a run needs.

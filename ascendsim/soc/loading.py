@@ -1,4 +1,4 @@
-"""Finding and loading chips: built-in ones by name, users' own by path."""
+"""Finding and loading chips: built-in ones and those of installed packages by name, users' own by path."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from types import ModuleType
 
-from ascendsim.core.errors import SocError, suggest
+from ascendsim.core import plugins
+from ascendsim.core.errors import InputError, SocError, suggest
 from ascendsim.soc.building import build_spec
 from ascendsim.soc.figures import DATA, ChipFile, read_chip_file
 from ascendsim.soc.spec import SocSpec
@@ -22,8 +24,18 @@ ALIASES: Mapping[str, str] = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of the built-in chips, sorted."""
-    return tuple(sorted(path.stem for path in DATA.glob("*.toml")))
+    """Names of the built-in chips and of those that installed packages bring, sorted."""
+    return tuple(sorted({*_built_in_names(), *plugin_chips()}))
+
+
+@plugins.remembered
+def plugin_chips() -> dict[str, Path]:
+    """The chip files of installed packages by name.
+
+    Raises:
+        InputError: If two packages bring chips of one name.
+    """
+    return plugins.load(plugins.CHIPS, _checked_plugin)
 
 
 def load(
@@ -32,8 +44,8 @@ def load(
     """Loads a chip.
 
     Args:
-        name_or_path: A built-in name, an alias (`ALIASES`), or the path of a TOML file in the same form (a
-            path ends in .toml).
+        name_or_path: A built-in name, an alias (`ALIASES`), a name that an installed package brings, or the
+            path of a TOML file in the same form (a path ends in .toml).
         overrides: New values by dotted key of `SocSpec`, as text with unit ("l2.size": "16MiB") or as plain
             number.
 
@@ -82,4 +94,28 @@ def _path_of(name_or_path: str | PathLike[str]) -> Path:
     if name not in names():
         remedy = suggest(text, (*names(), *ALIASES)) + " (a file of your own ends in .toml)"
         raise SocError(f"chip {text!r}", "is unknown", remedy=remedy)
-    return DATA / f"{name}.toml"
+    return plugin_chips().get(name, DATA / f"{name}.toml")
+
+
+def _built_in_names() -> tuple[str, ...]:
+    return tuple(path.stem for path in DATA.glob("*.toml"))
+
+
+def _checked_plugin(value: object) -> dict[str, Path]:
+    """The chip files of a plugin by name.
+
+    Raises:
+        InputError: If it is no folder with chip files, or a chip has the name of a built-in one.
+        SocError: If a file breaks a rule.
+    """
+    places = [*value.__path__] if isinstance(value, ModuleType) and hasattr(value, "__path__") else [value]
+    folders = [Path(place) for place in places if isinstance(place, str | PathLike)]
+    files = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    if not files:
+        raise InputError("it", "must name a folder of chip files (.toml)", repr(value))
+    for name, path in files.items():
+        if name in ALIASES or name in _built_in_names():
+            raise InputError(f"chip {name}", "has a name that is taken", remedy="choose another name")
+        if (written := build_spec(read_chip_file(path), {}, path.name).name) != name:
+            raise InputError(f"{path.name}: key name", "must be the name of the file", repr(written))
+    return files

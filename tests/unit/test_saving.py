@@ -124,7 +124,7 @@ def rewritten(source: Path, target: Path, **changes: object) -> Path:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"version": 2}, "has version 2 of the format, this release reads up to 1; use a newer release"),
+        ({"version": 3}, "has version 3 of the format, this release reads up to 2; use a newer release"),
         ({"format": "something"}, "is no saved model of ascendsim"),
         ({"mode": "lazy"}, "manifest.mode must be one of sink, host, eager"),
         ({"program": "0" * 64}, "was saved by release 0.1.0, whose programs differ"),

@@ -36,6 +36,8 @@ function findings() {
 function provenance() {
   const host = section("provenance"), known = report.data.provenance;
   note(host, `Simulated by ascendsim ${known.version}, cycle-approximate; no figure here was measured on a chip.`);
+  const plugins = Object.entries(known.plugins);
+  if (plugins.length) note(host, `Extended by ${plugins.map(each => each.join(" ")).join(", ")}.`);
   for (const run of report.runs) {
     const options = Object.entries(run.options).map(([name, value]) => `${name}=${value}`).join(", ");
     note(host, `${run.name}: ${options ? `options ${options}` : "all options at their defaults"}`);
