@@ -3,12 +3,13 @@
 # make test-all   the gate with the long suites
 # make check      the gate without the set-up
 # make setup      .venv with pinned versions
+# make wheel      build the wheel and the source distribution, check them, run a model from the installed wheel
 # make notebooks the notebooks in a browser (installs JupyterLab into .venv)
 # make clean      remove what the tools left behind (not .venv)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check notebooks clean
+.PHONY: help setup demo test test-all check wheel notebooks clean
 
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
@@ -48,6 +49,11 @@ test-all: $(STAMP)
 
 check:
 	scripts/check
+
+wheel: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		'build>=1.2,<2' 'check-wheel-contents>=0.6,<0.7' 'twine>=6,<8'
+	$(BIN)/python scripts/wheel.py
 
 notebooks: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'jupyterlab>=4,<5'
