@@ -1,15 +1,16 @@
 # make demo       set up and run the main job on a real network
 # make test       set up and run the gate
-# make test-all   the gate with the long suites
+# make test-all   the gate with the long suites, after the site
 # make check      the gate without the set-up
 # make setup      .venv with pinned versions
+# make docs       the documentation as a site, out/docs/index.html
 # make wheel      build the wheel and the source distribution, check them, run a model from the installed wheel
 # make notebooks the notebooks in a browser (installs JupyterLab into .venv)
 # make clean      remove what the tools left behind (not .venv)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check wheel notebooks clean
+.PHONY: help setup demo test test-all check docs wheel notebooks clean
 
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
@@ -44,11 +45,15 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python scripts/check
 
-test-all: $(STAMP)
+test-all: docs
 	$(BIN)/python scripts/check --all
 
 check:
 	scripts/check
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[docs]'
+	$(BIN)/python scripts/make_docs.py
 
 wheel: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
@@ -60,5 +65,5 @@ notebooks: $(STAMP)
 	$(BIN)/jupyter lab notebooks
 
 clean:
-	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf build dist out docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	find ascendsim kernels tests scripts benchmarks notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
