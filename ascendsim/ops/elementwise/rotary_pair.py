@@ -134,8 +134,8 @@ def _links(node: Node) -> AxisMap:
     axes = _axes(node)
     links: dict[tuple[int, int], tuple[Link, ...]] = {}
     for number in (0, 1):
-        inputs: dict[int, Labels] = {number: axes, 2: axes, 3: axes}
-        links |= by_labels(node, inputs, {number: axes}, {"d": WHOLE}).links
+        links |= by_labels(node, {2: axes, 3: axes}, {number: axes}).links
+        links |= by_labels(node, {number: axes}, {number: axes}, {"d": WHOLE}).links
     return AxisMap(links)
 
 
@@ -211,7 +211,7 @@ def _lower_split(node: Node, context: LowerContext) -> Work:
         rows,
         cols,
         tuple(steps),
-        (Stream(Ref.of(data)), *angles, *(Stream(Ref.of(tensor), "one") for tensor in parameters)),
+        (Stream(Ref.of(data)), *angles, *(Stream(Ref.of(tensor), "col") for tensor in parameters)),
         tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
         reduces="cols" if node.input(3) is not None else "none",
         sweeps=3,

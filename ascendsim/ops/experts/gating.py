@@ -33,7 +33,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, OpDef
-from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Labels, by_labels, rank_of
+from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Label, Labels, Link, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -177,15 +177,17 @@ def _links(node: Node) -> AxisMap:
     rank = rank_of(node, 0)
     if not rank:
         return NOTHING_SAID
-    labels = list(range(rank))
+    labels: list[Label] = list(range(rank))
     inputs: dict[int, Labels] = {0: labels}
     second = rank_of(node, 1)
     if second is not None:
         inputs[1] = labels[-1:] if node.op_type == "MoeGatingTopK" else labels[:-1]
-    outputs: dict[int, Labels] = {0: labels, 1: labels}
+    whole: dict[Label, Link] = {labels[-1]: WHOLE}
+    links = dict(by_labels(node, inputs, {0: labels, 1: labels}, whole).links)
     if node.op_type == "MoeGatingTopK" and node.attr("out_flag", 0):
-        outputs[2] = labels
-    return by_labels(node, inputs, outputs, {labels[-1]: WHOLE})
+        alone = node.attr("norm_type", _SOFTMAX) == _SIGMOID
+        links |= by_labels(node, {0: labels}, {2: labels}, None if alone else whole).links
+    return AxisMap(links)
 
 
 OPERATORS: tuple[OpDef, ...] = (

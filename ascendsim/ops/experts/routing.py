@@ -184,7 +184,7 @@ def _infer_finalize(context: InferContext) -> None:
             raise context.fail(f"needs {pairs} values as input {port}, one a place", list(shape))
     need_shape(context, _BIAS, (None, width))
     if context.has(_X2) and not context.has(_X1):
-        raise context.fail("takes x2 with x1 only", None)
+        raise context.fail("needs x1 where x2 is", None)
     if context.has(_BIAS) and not context.has(_EXPERTS):
         raise context.fail("needs expert_idx with bias", None)
     context.set(0, context.dtype(0), (tokens, width))
@@ -227,9 +227,11 @@ def _lower_finalize(node: Node, context: LowerContext) -> Work:
     each += make_steps(["vmuls"] if node.input(_SCALES) is not None else [], inside)
     each += make_steps(["vadd"], inside)
     steps = [*each * choices]
-    given = Ref.of(source)
+    bias = node.input(_BIAS)
     inputs = [
-        Stream(replace(given, bytes=min(given.bytes, choices * target.elements * given.dtype.itemsize)))
+        Stream(replace(Ref.of(given), bytes=choices * target.elements * given.element_type.itemsize))
+        for given in (source, bias)
+        if given is not None  # a row a choice, whatever there is besides
     ]
     for port in (_X1, _X2):
         tensor = node.input(port)
@@ -261,6 +263,7 @@ def _finalize_links(node: Node) -> AxisMap:
     rows = ("expert", "place", "h") if rank == 3 else ("row", "h")
     chosen: dict[Label, Link] = dict.fromkeys(("row", "expert", "place"), CHOSEN)
     inputs = {0: rows, _X1: ("token", "h"), _X2: ("token", "h"), _BIAS: ("expert", "h")}
+    inputs |= {_SCALES: ("token", "choice"), _EXPERTS: ("token", "choice")}
     return by_labels(node, inputs, {0: ("token", "h")}, chosen)
 
 

@@ -45,7 +45,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, OpDef
-from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Label, Labels, by_labels, rank_of
+from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, Label, Labels, Link, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
 
@@ -245,24 +245,30 @@ def _over(port: int, tensor: Tensor, form: _Form) -> Over:
 
 
 def _links(node: Node) -> AxisMap:
-    """Rows are independent of one another, and made of all their columns."""
+    """Rows are independent of one another. A column of a sum is made of that column, one of a norm of its row
+    and of its own factors, one of a row that has a scale of its own of all factors.
+    """
     form = _FORMS[node.op_type]
     rank, inner = rank_of(node, 0), rank_of(node, form.gamma)
     if rank is None or inner is None or inner > rank:
         return NOTHING_SAID
     full: list[Label] = list(range(rank))
     columns = full[rank - inner :]
-    inputs: dict[int, Labels] = dict.fromkeys((0, 1) if form.added else (0,), full)
+    whole: dict[Label, Link] = dict.fromkeys(columns, WHOLE)
+    data: dict[int, Labels] = dict.fromkeys((0, 1) if form.added else (0,), full)
+    factors: dict[int, Labels] = {}
     for port in range(form.gamma, node.input_count):
         tensor = node.input(port)
         if tensor is not None:
-            single = tensor.shape == (1,)
-            inputs[port] = ["one"] if single else columns
-    outputs: dict[int, Labels] = {
-        number: full[: rank - inner] if form.dynamic and number > len(form.scales) else full
-        for number in range(len(node.outputs))
-    }
-    return by_labels(node, inputs, outputs, dict.fromkeys(columns, WHOLE))
+            factors[port] = ["one"] if tensor.shape == (1,) else columns
+    links: dict[tuple[int, int], tuple[Link, ...]] = {}
+    for number in range(len(node.outputs)):
+        by_row = form.dynamic and number != form.sum_at
+        result = full[: rank - inner] if by_row and number >= len(form.scales) else full
+        summed = number == form.sum_at
+        links |= by_labels(node, data, {number: result}, None if summed else whole).links
+        links |= by_labels(node, factors, {number: result}, whole if by_row else None).links
+    return AxisMap(links)
 
 
 OPERATORS: tuple[OpDef, ...] = tuple(

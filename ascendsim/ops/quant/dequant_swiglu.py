@@ -50,7 +50,7 @@ def _infer(context: InferContext) -> None:
     if mode not in ("static", "dynamic"):
         raise context.fail("needs quant_mode static or dynamic", repr(mode))
     if not sums and any(context.has(port) for port in (_WEIGHT, _ACTIVATION, _BIAS)):
-        raise context.fail("takes scales and bias of int32 sums only", context.dtype(0).value)
+        raise context.fail("needs int32 sums for scales and bias of a product", context.dtype(0).value)
     if sums and not context.has(_WEIGHT):
         raise context.fail("needs weight_scale for int32 sums", None)
     if not _dynamic(node) and not context.has(_SCALE):

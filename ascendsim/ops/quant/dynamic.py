@@ -52,7 +52,7 @@ def check_int8(context: InferContext) -> None:
     """
     wanted = context.node.attr("dst_type", _INT8)
     if wanted not in (_INT8, DType.INT8):
-        raise context.fail(f"gives int8 (dst_type {_INT8})", wanted)
+        raise context.fail(f"can give int8 (dst_type {_INT8})", wanted)
 
 
 def statistics_shape(data: Shape | None, inner: int | None = 1) -> Shape | None:
