@@ -175,3 +175,12 @@ def test_programs_keep_to_buffers_regions_and_order(sizes: tuple[int, ...], size
     check_program(program, load("Ascend910B3"))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+
+
+def test_scratch_memory_stays_in_a_small_l2() -> None:
+    """62 MB of rings beside 80 MB of operands and sums, and 96 MB of L2: a team needs little of each at a
+    time, so that DRAM carries operands and sums, not products."""
+    graph = _graph(4096, 4096, 16, 8, grad=True, **CAUSAL)
+    task = asim.simulate(asim.compile(graph, "Ascend910B4")).trace.tasks[0]
+    for moved in (task.read_bytes, task.write_bytes):
+        assert 0 < moved["ddr"] < 0.1 * moved["l2"]
