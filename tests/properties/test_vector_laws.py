@@ -162,7 +162,7 @@ def in_small_room(made: VectorProgram, size: int) -> Block | None:
 def test_the_smallest_room_is_that_for_one_element_at_a_time() -> None:
     """With a byte less the work is refused, and nothing that fits is."""
     seen = 0
-    for made in vector_programs()[:40]:
+    for made in vector_programs()[:24]:
         first = made.work.inputs[0].ref
         if first.format is Format.ND and not made.work.planes:
             size = bisect_left(
@@ -173,4 +173,4 @@ def test_the_smallest_room_is_that_for_one_element_at_a_time() -> None:
             loads = [item for item, _ in static(block.body) if isinstance(item, Move)]
             assert {item.bytes for item in loads if item.src.name == "x"} == {first.dtype.itemsize}, made.work
             seen += 1
-    assert seen > 10
+    assert seen > 6
