@@ -185,7 +185,7 @@ class TaskRun:
         """
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
-        around = state.accesses(self.task, self._uncached, write=False) if self._uncached else []
+        around = state.accesses(self.task, self._uncached, write=False)
         accesses = [*reads, *writes, *around]
         numbers: dict[str, int] = {}
         for access in accesses:
