@@ -12,8 +12,8 @@ HEAD = """# Columns
 
 What stands in the columns of the files that `result.save`, `ascendsim run --output` and `result.export`
 write. Names, units and definitions are those of the tools that the files imitate; the last column numbers
-where each was found (at the end of the page). What a run has no figure for is `N/A`. `save` counts times from the start of the run, `export`
-since 1970.
+where each was found (at the end of the page). What a run has no figure for is `N/A`. `save` counts times from
+the start of the run, `export` since 1970.
 """
 
 

@@ -1,5 +1,5 @@
-"""TensorBoard's plug-ins, Holistic Trace Analysis and TraceLens read exports (in an environment of their own, see
-tests/requirements-viewers.txt).
+"""TensorBoard's plug-ins, Holistic Trace Analysis and TraceLens read exports (in an environment of their own,
+see tests/requirements-viewers.txt).
 """
 
 from __future__ import annotations
