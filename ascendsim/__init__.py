@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ascendsim.graph.builder import GraphBuilder
     from ascendsim.graph.ir import Graph
     from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
+    from ascendsim.sweep import Sweep, sweep
     from ascendsim.training.reverse import gradient
     from ascendsim.training.step import TrainingStep
 
@@ -99,6 +100,8 @@ _HOMES = {
     "random_inputs": "ascendsim.api.running",
     "ir_options": "ascendsim.compiler.atc_options",
     "Result": "ascendsim.api.result",
+    "sweep": "ascendsim.sweep.sweeping",
+    "Sweep": "ascendsim.sweep.rows",
     "Graph": "ascendsim.graph.ir",
     "GraphBuilder": "ascendsim.api.building",
     "AscendSimError": "ascendsim.core.errors",
@@ -137,6 +140,7 @@ __all__ = [
     "Result",
     "SimulationError",
     "SocError",
+    "Sweep",
     "TrainingStep",
     "UnsupportedOperatorError",
     "__version__",
@@ -164,6 +168,7 @@ __all__ = [
     "save",
     "save_log",
     "simulate",
+    "sweep",
     "torch",
     "training_step",
 ]

@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "quantize",
     "advise",
     "compare",
+    "sweep",
     "report",
     "accuracy",
     "passes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ascendsim.soc.building import ONE_CLOCK, checked_override
 from ascendsim.soc.loading import ALIASES, load, names, require_runnable
 from ascendsim.soc.spec import (
     AiCpuSpec,
@@ -19,10 +20,11 @@ from ascendsim.soc.spec import (
     SocSpec,
     VectorSpec,
 )
-from ascendsim.soc.table import SpecRow, spec_table
+from ascendsim.soc.table import SpecRow, figures_by_key, spec_table
 
 __all__ = [
     "ALIASES",
+    "ONE_CLOCK",
     "AiCpuSpec",
     "BufferSpec",
     "CtrlCpuSpec",
@@ -38,6 +40,8 @@ __all__ = [
     "SocSpec",
     "SpecRow",
     "VectorSpec",
+    "checked_override",
+    "figures_by_key",
     "load",
     "names",
     "require_runnable",

@@ -14,6 +14,7 @@ from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys
 from ascendsim.soc.spec import SocSpec
 
 _USER = "set by the user"
+ONE_CLOCK = "one clock: "  # how the source of a vector unit's clock begins where it is that of the core
 _ACCUMULATOR_BYTES = 4  # float32 or int32 in L0C
 _DTYPES = tuple(dtype.value for dtype in DType)
 
@@ -31,10 +32,10 @@ def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where
     """
     figures = dict(chip.figures)
     for key, given in overrides.items():
-        figures[key] = Figure(_override(key, given), _USER)
+        figures[key] = Figure(checked_override(key, given), _USER)
     if "vector_frequency_mhz" not in figures and "frequency_mhz" in figures:
         clock = figures["frequency_mhz"]
-        figures["vector_frequency_mhz"] = replace(clock, source=f"one clock: {clock.source}")
+        figures["vector_frequency_mhz"] = replace(clock, source=f"{ONE_CLOCK}{clock.source}")
     split = figures.get("split_cores", Figure(False)).value is True
     missing = tuple(_gaps(figures, split))
     records = {
@@ -60,7 +61,12 @@ def build_spec(chip: ChipFile, overrides: Mapping[str, str | int | float], where
     return spec
 
 
-def _override(key: str, given: str | int | float) -> Value:
+def checked_override(key: str, given: str | int | float) -> Value:
+    """The value that a user gives a figure, whatever the chip, in the figure's type.
+
+    Raises:
+        SocError: If there is no such key, it cannot be set, or the value breaks a rule of the key.
+    """
     where = "override"
     rule = field_of(key, where)
     if rule.kind in ("str", "strings"):

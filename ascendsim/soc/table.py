@@ -40,6 +40,18 @@ def spec_table(spec: SocSpec) -> tuple[SpecRow, ...]:
     return tuple(rows)
 
 
+def figures_by_key(spec: SocSpec) -> dict[str, Any]:
+    """Every figure of a chip by dotted key, entries of tables one by one; None = none, or not known."""
+    found: dict[str, Any] = {}
+    for field in schema().values():
+        value = _value(spec, field.key)
+        if field.table:
+            found |= {f"{field.key}.{name}": entry for name, entry in value.items()}
+        else:
+            found[field.key] = value
+    return found
+
+
 def _row(spec: SocSpec, field: Field, key: str, value: Any, reasons: Mapping[str, str]) -> SpecRow:
     if key in reasons:
         return SpecRow(key, "unknown", field.unit, reasons[key], False)

@@ -76,6 +76,7 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         "GraphBuilder": builder,
         "GraphDisplay": asim.plot_graphs(graph),
         "TrainingStep": trained(),
+        "Sweep": asim.sweep("tests/data/models/lenet5.onnx", workers=1),
         "KernelResult": asim.run_kernel(KERNEL, 1),
     }
     for name in asim.__all__:
@@ -187,7 +188,7 @@ def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path)
         if target is None or name.startswith(
             (
                 *("load", "compile", "simulate", "advise", "ablate", "build_up", "accuracy"),
-                *("aipp_data", "Result.compare"),  # all of these read the file
+                *("aipp_data", "Result.compare", "sweep"),  # all of these read the file
             )
         ):
             continue

@@ -1,0 +1,132 @@
+"""`ascendsim sweep MODEL`: a model at every combination of chips, batches, options and figures of chips."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ascendsim.cli.common import INTERRUPTED, whole_file
+from ascendsim.cli.model_options import check_folder, positive
+from ascendsim.cli.report_option import add_report_option, check_report_option
+from ascendsim.cli.sweep_options import (
+    add_point_options,
+    add_worker_options,
+    axes_of,
+    print_columns,
+    shown_progress,
+)
+from ascendsim.cli.variants import batches, parts
+
+if TYPE_CHECKING:
+    from ascendsim.sweep.rows import Sweep
+
+NAME = "sweep"
+HELP = "simulate a model at every combination of chips, batches and options"
+_SHOWN = ("Time(us)", "Samples/s", "DDR read(MB)", "Memory(MiB)", "Weights(MiB)", "Cube(%)", "DDR(%)")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", nargs="+", help="paths of models")
+    axes = parser.add_argument_group("axes", "every combination is a point")
+    axes.add_argument(
+        "--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (default: Ascend310)"
+    )
+    axes.add_argument("--batch", metavar="N,N", help="batch sizes (default: the model's own)")
+    axes.add_argument("--fusion", default="all", metavar="LEVEL,LEVEL", help="fusion levels (default: all)")
+    text = "who launches tasks, some of sink, host, eager (default: sink)"
+    axes.add_argument("--mode", default="sink", metavar="MODE,MODE", help=text)
+    add_point_options(parser)
+    add_worker_options(parser)
+    text = "all points with tiles by a formula first, then those that could be best again in full"
+    parser.add_argument("--screen", action="store_true", help=text)
+    parser.add_argument("--time_limit", type=positive, metavar="S", help="seconds that a point may take")
+    parser.add_argument(
+        "--limit", type=positive, default=10_000, metavar="N", help="points at most (default: 10000)"
+    )
+    text = "two columns to weigh against each other (default: Samples/s,Memory(MiB))"
+    parser.add_argument("--pareto", default="Samples/s,Memory(MiB)", metavar="COLUMN,COLUMN", help=text)
+    text = (
+        "folder for sweep.csv, pareto.csv, pareto.png, failed.csv, and sweep.db unless --store names another"
+    )
+    parser.add_argument("--output", metavar="DIR", help=text)
+    add_report_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.sweep import sweep
+
+    started = time.perf_counter()
+    check_folder(args.output)
+    check_report_option(args.report)
+    store = args.store
+    if store is None and args.output is not None:
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+        store = str(Path(args.output) / "sweep.db")
+    done = [0, 0]
+    with shown_progress("sweep") as show:
+
+        def count(ready: int, total: int) -> None:
+            done[:] = ready, total
+            show(ready, total)
+
+        try:
+            found = sweep(
+                args.model,
+                soc=list(parts(args.soc_version, "--soc_version")),
+                batch=list(batches(args.batch)),
+                fusion=list(parts(args.fusion, "--fusion")),
+                schedule=list(parts(args.mode, "--mode")),
+                store=store,
+                workers=args.workers,
+                screen=args.screen,
+                retry=args.retry,
+                time_limit=args.time_limit,
+                limit=args.limit,
+                progress=count,
+                **axes_of(args),
+            )
+        except KeyboardInterrupt:
+            kept = (
+                "nothing is kept; --store FILE would"
+                if store is None
+                else f"{store} has them, the same command goes on"
+            )
+            print(f"ascendsim: interrupted after {done[0]} of {done[1]} points; {kept}", file=sys.stderr)
+            return INTERRUPTED
+    _print(found)
+    columns = parts(args.pareto, "--pareto")
+    if len(found.table()):
+        rows = ", ".join(str(row[0]) for row in found.pareto(*columns))
+        print(f"\nno other point is better in {' and '.join(columns)}: rows {rows}")
+    if args.output is not None:
+        _write(found, Path(args.output), columns)
+    if args.report is not None:
+        page = found.report(args.report)
+        print(f"wrote {page.path} ({len(page.html) / 1e6:.2f} MB)")
+    print(f"took {time.perf_counter() - started:.1f} s")
+    return 1 if len(found.failed()) else 0
+
+
+def _print(found: Sweep) -> None:
+    table, failed = found.table(), found.failed()
+    axes = table.columns[: table.columns.index("Time(us)")]
+    print_columns((*axes, *(name for name in _SHOWN if name in table.columns)), table.records())
+    if len(failed):
+        print("\nfailed:")
+        print_columns(failed.columns, failed.records())
+
+
+def _write(found: Sweep, folder: Path, columns: tuple[str, ...]) -> None:
+    done = len(found.table()) > 0
+    tables = [found.table(), *([found.pareto(*columns)] if done else []), found.failed()]
+    for table in tables:
+        if not len(table):
+            continue
+        with whole_file(folder / f"{table.name}.csv") as temporary:
+            table.to_csv(temporary)
+        print(f"wrote {folder / table.name}.csv")
+    if len(columns) == 2 and done:
+        print(f"wrote {found.plot_pareto(columns[1], columns[0]).save(folder / 'pareto.png')}")

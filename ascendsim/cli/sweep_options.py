@@ -1,0 +1,147 @@
+"""Options of commands that compute many points: which models and points, where, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ascendsim.cli.common import parse_input_shape, parse_settings
+from ascendsim.cli.model_options import positive
+from ascendsim.cli.variants import parts
+from ascendsim.compiler.options import cli_options, default_of
+from ascendsim.core.errors import InputError
+
+_EVERY_S = 10.0  # between two lines of progress where standard error is no terminal
+
+
+def add_point_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what is the same at all points, or an axis of them."""
+    parser.add_argument(
+        "--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224"'
+    )
+    text = "figure of the chip, for example dram.read_gb_per_s=40,60; may be repeated"
+    parser.add_argument("--set", action="append", metavar="KEY=V,V", help=text)
+    text = "how releases differ, for example tiling=verified,closed_form; may be repeated"
+    parser.add_argument("--option", action="append", metavar="KEY=V,V", help=text)
+    text = "another option of ascendsim compile, for example precision_mode=force_fp16,force_fp32"
+    parser.add_argument("--axis", action="append", metavar="NAME=V,V", help=text)
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Adds where answers are kept and how many processes work."""
+    text = (
+        "SQLite file that keeps every answer at once, so that the same command goes on where it was stopped"
+    )
+    parser.add_argument("--store", metavar="FILE", help=text)
+    text = "points under way at a time, each in a process of its own (default: as many as processors)"
+    parser.add_argument("--workers", type=positive, metavar="N", help=text)
+    parser.add_argument("--retry", action="store_true", help="try points again that failed before")
+
+
+def axes_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments for `sweep` from --set, --option, --axis and --input_shape.
+
+    Raises:
+        InputError: If a list is empty or names something twice, or a value cannot be read.
+    """
+    from ascendsim.compiler.profile_options import parse_profile_options
+
+    figures = {
+        key: list(parts(text, f"--set {key}"))
+        for key, text in parse_settings(args.set, "--set", "key=value,value").items()
+    }
+    releases = {
+        key: [parse_profile_options({key: part})[key] for part in parts(text, f"--option {key}")]
+        for key, text in parse_settings(args.option, "--option", "key=value,value").items()
+    }
+    others = {
+        name: [_typed(name, part) for part in parts(text, f"--axis {name}")]
+        for name, text in parse_settings(args.axis, "--axis", "name=value,value").items()
+    }
+    shapes = parse_input_shape(args.input_shape)
+    return {
+        "set": figures,
+        "options": releases,
+        **({"shapes": shapes} if shapes else {}),
+        **{name: values[0] if len(values) == 1 else values for name, values in others.items()},
+    }
+
+
+def _typed(name: str, text: str) -> Any:
+    """A value as the option's field has it; unknown options are refused later."""
+    field = next((field for field, option in cli_options().items() if name in (field, option.name)), None)
+    if field is None:
+        return text
+    option, default = cli_options()[field], default_of(field)
+    if option.words:
+        if text not in option.words:
+            raise InputError(
+                f"option --axis {name}", f"must list some of {', '.join(option.words)}", repr(text)
+            )
+        return option.words.index(text) == 1
+    whole = text.isascii() and text.isdigit() and (isinstance(default, int) or option.metavar == "N")
+    return int(text) if whole else text
+
+
+@contextmanager
+def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows how many points are done and how long the rest will take: as a bar on a terminal, as a line now
+    and then elsewhere.
+    """
+    if not sys.stderr.isatty():
+        yield _Lines(label)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(label, total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
+
+
+class _Lines:
+    """Progress in plain lines: the first, the last, and one every few seconds.
+
+    Args:
+        label: What is under way.
+        clock: Seconds.
+    """
+
+    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._clock = label, clock
+        self._begun = self._said = clock()
+        self._known: int | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        now = self._clock()
+        first = self._known is None
+        if self._known is None:
+            self._known = done  # of an earlier run: they say nothing of how long a point takes
+        if not (first or done == total or now - self._said >= _EVERY_S):
+            return
+        self._said = now
+        left = ""
+        if self._known < done < total:
+            seconds = (now - self._begun) / (done - self._known) * (total - done)
+            left = f", about {seconds:.0f} s left"
+        print(f"{self._label}: {done} of {total} points{left}", file=sys.stderr, flush=True)
+
+
+def print_columns(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Prints some columns of rows, numbers as people read them."""
+    from ascendsim.cli.common import print_table
+
+    print_table(columns, [[_cell(row[column]) for column in columns] for row in rows])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.2f}" if abs(value) < 100 else f"{value:,.1f}"
+    return str(value)
