@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim import soc
+from ascendsim.core import plugins
 from ascendsim.soc import SocSpec, figures_by_key
 from ascendsim.sweep.space import Point
 
@@ -51,9 +52,15 @@ def key_of_point(point: Point, model: str, chip: str) -> str:
     return digest(_text([asked, model, chip, fingerprint()]))
 
 
-@cache
 def fingerprint() -> str:
-    """Digest of the package's own files: other code may give other times, whatever the version says."""
+    """Digest of the package's own files and of installed plugins: other code may give other times, whatever
+    the versions say.
+    """
+    return digest(_own_files().encode(), plugins.fingerprint().encode())
+
+
+@cache
+def _own_files() -> str:
     parts: list[bytes] = []
     for package in ("ascendsim", "ascendsim_kernels"):
         folder = Path(str(import_module(package).__file__)).parent

@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ascendsim.core import plugins
 from ascendsim.core.errors import InputError
 from ascendsim.core.version import __version__
 from ascendsim.sweep.key import fingerprint
@@ -132,7 +133,7 @@ class Store:
                     json.dumps(dict(answer.figures)),
                     answer.error,
                     answer.seconds,
-                    f"ascendsim {__version__} {fingerprint()[:12]}",
+                    _made_by(),
                 ),
             )
         kept = self.get(answer.key)
@@ -152,6 +153,12 @@ class Store:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _made_by() -> str:
+    """What computed a row: the versions of ascendsim and of its plugins, and their fingerprint."""
+    versions = {"ascendsim": __version__, **plugins.versions()}
+    return f"{', '.join(f'{name} {version}' for name, version in versions.items())} {fingerprint()[:12]}"
 
 
 def _locked(path: Path) -> int | None:

@@ -101,9 +101,11 @@ def test_keys_ask_for_all_that_counts_and_nothing_else(monkeypatch: pytest.Monke
     assert key({"fusion": "off", "batch": 1, "model": "elsewhere/x"}) == base
     others = [key({"batch": 2, "fusion": "off"}), key({"batch": 1, "fusion": "off"}, "b"), key({"batch": 1})]
     others += [key({"batch": 1, "fusion": "off", "set": {"l2.size": 1 << 20}})]
-    monkeypatch.setattr("ascendsim.sweep.key.fingerprint", lambda: "other code")
+    monkeypatch.setattr("ascendsim.core.plugins.fingerprint", lambda: "a plugin")
     others += [key({"batch": 1, "fusion": "off"})]
-    assert len({base, *others}) == 6
+    monkeypatch.setattr("ascendsim.sweep.key._own_files", lambda: "other code")
+    others += [key({"batch": 1, "fusion": "off"})]
+    assert len({base, *others}) == 7
 
 
 def test_a_change_of_a_chip_file_is_another_question(tmp_path: Path) -> None:
