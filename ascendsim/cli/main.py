@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "advise",
     "compare",
     "sweep",
+    "sensitivity",
     "report",
     "accuracy",
     "passes",

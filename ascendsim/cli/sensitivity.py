@@ -1,0 +1,96 @@
+"""`ascendsim sensitivity MODEL`: how much the time of a model depends on each figure of the chip."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ascendsim.cli.common import add_set_option, parse_settings, whole_file
+from ascendsim.cli.model_options import check_folder, positive
+from ascendsim.cli.sweep_options import add_worker_options, print_columns, shown_progress
+from ascendsim.cli.variants import parts
+from ascendsim.core.errors import InputError
+
+NAME = "sensitivity"
+HELP = "say how much a time depends on each figure of the chip, and how far assumed ones could move it"
+_SHOWN = ("Figure", "Assumed", "Unit", "Low", "High", "Change at low(%)", "Change at high(%)", "Elasticity")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="path of a model")
+    parser.add_argument(
+        "--soc_version", default="Ascend310", metavar="CHIP", help="chip (default: Ascend310)"
+    )
+    parser.add_argument("--batch", type=positive, metavar="N", help="batch size (default: the model's own)")
+    parser.add_argument("--fusion", default="all", metavar="LEVEL", help="fusion level (default: all)")
+    parser.add_argument("--mode", default="sink", metavar="MODE", help="who launches tasks (default: sink)")
+    add_set_option(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--assumed", action="store_true", help="move only figures without a source")
+    text = "move these figures, by key or its first part: dram,frequency_mhz"
+    which.add_argument("--keys", metavar="KEY,KEY", help=text)
+    text = "one or two values of your own of a figure, for example ai_cores=1,3; may be repeated"
+    parser.add_argument("--values", action="append", metavar="KEY=V,V", help=text)
+    parser.add_argument("--low", type=float, default=0.8, metavar="F", help="factor downwards (default: 0.8)")
+    parser.add_argument(
+        "--high", type=float, default=1.25, metavar="F", help="factor upwards (default: 1.25)"
+    )
+    parser.add_argument("--top", type=positive, default=15, metavar="N", help="figures shown (default: 15)")
+    add_worker_options(parser)
+    parser.add_argument(
+        "--output", metavar="DIR", help="folder for sensitivity.csv, skipped.csv and tornado.png"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.sweep import sensitivity
+
+    check_folder(args.output)
+    with shown_progress("sensitivity") as show:
+        found = sensitivity(
+            args.model,
+            args.soc_version,
+            "assumed" if args.assumed else None if args.keys is None else list(parts(args.keys, "--keys")),
+            values=_values(args.values),
+            low=args.low,
+            high=args.high,
+            batch=args.batch,
+            fusion=args.fusion,
+            schedule=args.mode,
+            set=parse_settings(args.set),
+            store=args.store,
+            workers=args.workers,
+            retry=args.retry,
+            progress=show,
+        )
+    table = found.table()
+    print(f"{args.model} on {args.soc_version}: {found.duration_us:,.1f} us")
+    moving = [row for row in table.records() if row["Change at low(%)"] or row["Change at high(%)"]]
+    print_columns(_SHOWN, moving[: args.top])
+    print(f"{len(moving)} of {len(table)} figures change the time; {len(found.left_out)} were not moved")
+    if any(row["Assumed"] == "yes" for row in table.records()):
+        print(f"assumed: {found.band()}")
+    if args.output is not None:
+        folder = Path(args.output)
+        for each in (table, found.skipped()):
+            with whole_file(folder / f"{each.name}.csv") as temporary:
+                each.to_csv(temporary)
+            print(f"wrote {folder / each.name}.csv")
+        print(f"wrote {found.plot(args.top).save(folder / 'tornado.png')}")
+    return 0
+
+
+def _values(settings: list[str] | None) -> dict[str, list[float]]:
+    """The values of --values.
+
+    Raises:
+        InputError: If one is no number.
+    """
+    found = {}
+    for key, text in parse_settings(settings, "--values", "key=value,value").items():
+        try:
+            numbers = [float(part) for part in parts(text, f"--values {key}")]
+        except ValueError:
+            raise InputError(f"option --values {key}", "must have numbers", repr(text)) from None
+        found[key] = [int(number) if number.is_integer() else number for number in numbers]
+    return found
