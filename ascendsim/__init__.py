@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ascendsim.graph.builder import GraphBuilder
     from ascendsim.graph.ir import Graph
     from ascendsim.plot.graph_picture import GraphDisplay, plot_graphs
-    from ascendsim.sweep import Sensitivity, Sweep, sensitivity, sweep
+    from ascendsim.sweep import Sensitivity, Sweep, search, sensitivity, sweep
     from ascendsim.training.reverse import gradient
     from ascendsim.training.step import TrainingStep
 
@@ -100,6 +100,7 @@ _HOMES = {
     "random_inputs": "ascendsim.api.running",
     "ir_options": "ascendsim.compiler.atc_options",
     "Result": "ascendsim.api.result",
+    "search": "ascendsim.sweep.searching",
     "sensitivity": "ascendsim.sweep.sensing",
     "Sensitivity": "ascendsim.sweep.sensitivities",
     "sweep": "ascendsim.sweep.sweeping",
@@ -170,6 +171,7 @@ __all__ = [
     "run_kernel",
     "save",
     "save_log",
+    "search",
     "sensitivity",
     "simulate",
     "sweep",

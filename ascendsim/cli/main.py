@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "compare",
     "sweep",
     "sensitivity",
+    "search",
     "report",
     "accuracy",
     "passes",

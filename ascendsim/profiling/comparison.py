@@ -20,7 +20,7 @@ from ascendsim.profiling.view import ProfiledRun
 
 REFERENCE = "reference"
 COMPARED = "compared"
-_COLUMNS = (
+COLUMNS = (
     "Variant",
     "Time(us)",
     "Likely from(us)",
@@ -129,7 +129,7 @@ def compare_figures(
 def comparison_table(figures: tuple[VariantFigures, ...]) -> Table:
     """The figures as a table: MB are 10^6 bytes of traffic, MiB 2^20 bytes of memory."""
     styles = {"Largest difference": GENERAL, "Of range": GENERAL}
-    return Table("compare", _COLUMNS, tuple(variant.row() for variant in figures), styles)
+    return Table("compare", COLUMNS, tuple(variant.row() for variant in figures), styles)
 
 
 def comparison_html(table: Table) -> str:

@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from ascendsim.sweep.rows import Sweep, SweepRow
+from ascendsim.sweep.searching import search
 from ascendsim.sweep.sensing import sensitivity
 from ascendsim.sweep.sensitivities import Band, Sensitivity
 from ascendsim.sweep.sweeping import sweep
 
-__all__ = ["Band", "Sensitivity", "Sweep", "SweepRow", "sensitivity", "sweep"]
+__all__ = ["Band", "Sensitivity", "Sweep", "SweepRow", "search", "sensitivity", "sweep"]
 
 
 class _CallablePackage(ModuleType):

@@ -14,7 +14,7 @@ from ascendsim.core.table import Cell, Table
 from ascendsim.sweep.fronts import front
 from ascendsim.sweep.space import Point, column_of, flat
 from ascendsim.sweep.store import DONE, Answer
-from ascendsim.sweep.work import NOTES, SHARES, Source, simulated
+from ascendsim.sweep.work import FIGURES, NOTES, SHARES, Source, simulated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,11 +51,15 @@ class Sweep:
         rows: In the order of the points.
         named: Axes that the user named.
         store: File that keeps the answers; None if nothing does.
+        goals: Columns that `pareto` weighs if it is not told others.
+        larger: Columns that are better the larger they are; all others the smaller.
     """
 
     rows: tuple[SweepRow, ...]
     named: tuple[str, ...]
     store: Path | None = None
+    goals: tuple[str, ...] = ("Samples/s", "Memory(MiB)")
+    larger: frozenset[str] = MORE_IS_BETTER
 
     def table(self) -> Table:
         """One row a point that was done: its number, the axes, and the columns of `Comparison.table()` that
@@ -63,7 +67,7 @@ class Sweep:
         the compiler has to say of the point.
         """
         done = [(number, row) for number, row in enumerate(self.rows) if row.answer.state == DONE]
-        figures = list(done[0][1].answer.figures) if done else ["Time(us)"]
+        figures = list(dict.fromkeys(name for _, row in done for name in row.answer.figures)) or [*FIGURES]
         rows = [
             (number, *self._place(row), *(row.answer.figures.get(name) for name in figures))
             for number, row in done
@@ -104,7 +108,7 @@ class Sweep:
         return [*models, *dict.fromkeys(("soc", *self.named, *sorted(several - {"model"})))]
 
     def _place(self, row: SweepRow) -> tuple[Cell, ...]:
-        return tuple(_cell(name, row.point) for name in self._axis_names())
+        return tuple(cell_of(name, row.point) for name in self._axis_names())
 
     @checked()
     def best(self, column: str) -> dict[str, Cell]:
@@ -116,7 +120,7 @@ class Sweep:
         """
         table = self._done()
         _check_numbers(table, column)
-        return min(table.records(), key=lambda record: costs_of(record, [column]))
+        return min(table.records(), key=lambda record: costs_of(record, [column], self.larger))
 
     @checked()
     def pareto(self, *columns: str) -> Table:
@@ -124,17 +128,15 @@ class Sweep:
         way is better is as for `best`.
 
         Args:
-            *columns: At least two, ("Samples/s", "Memory(MiB)") if none.
+            *columns: Of numbers; ("Samples/s", "Memory(MiB)") if none, or the goals of a search.
 
         Raises:
             InputError: If there is no such column of numbers.
         """
-        asked = columns or ("Samples/s", "Memory(MiB)")
-        if len(asked) < 2:
-            raise InputError("pareto", "takes at least two columns", len(asked))
+        asked = columns or self.goals
         table = self._done()
         _check_numbers(table, *asked)
-        costs = [costs_of(record, asked) for record in table.records()]
+        costs = [costs_of(record, asked, self.larger) for record in table.records()]
         kept = sorted(front(costs), key=lambda place: costs[place])
         return Table("pareto", table.columns, tuple(table.rows[place] for place in kept))
 
@@ -181,9 +183,9 @@ class Sweep:
         names = [
             name
             for name in self._axis_names()
-            if len({repr(_cell(name, each.point)) for each in self.rows}) > 1
+            if len({repr(cell_of(name, each.point)) for each in self.rows}) > 1
         ]
-        return ", ".join(f"{column_of(name)} {_cell(name, point)}" for name in names) or point["soc"]
+        return ", ".join(f"{column_of(name)} {cell_of(name, point)}" for name in names) or point["soc"]
 
     @checked()
     def plot_pareto(
@@ -283,7 +285,8 @@ class Sweep:
         return self.table()._repr_html_() + (self.failed()._repr_html_() if len(self.failed()) else "")
 
 
-def _cell(name: str, point: Point) -> Cell:
+def cell_of(name: str, point: Point) -> Cell:
+    """What a point has on an axis, as tables show it."""
     from ascendsim.compiler.options import default_of
     from ascendsim.compiler.profile_options import profile_options
 
@@ -311,13 +314,13 @@ def _check_numbers(table: Table, *columns: str) -> None:
             raise InputError(f"column {column!r}", "has no numbers", remedy="choose a column of figures")
 
 
-def costs_of(figures: Mapping[str, Any], columns: Sequence[str]) -> list[float]:
+def costs_of(
+    figures: Mapping[str, Any], columns: Sequence[str], larger: frozenset[str] = MORE_IS_BETTER
+) -> list[float]:
     """Figures of a point, the smaller the better; infinite where there is none."""
     found = []
     for column in columns:
         value = figures[column]
-        number = (
-            float("inf") if value is None else -float(value) if column in MORE_IS_BETTER else float(value)
-        )
+        number = float("inf") if value is None else -float(value) if column in larger else float(value)
         found.append(number)
     return found

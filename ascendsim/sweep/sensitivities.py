@@ -204,6 +204,37 @@ class Sensitivity:
         return {**point, "set": {**point.get("set", {}), **moved}} if moved else point
 
     @checked()
+    def morris(self, walks: int = 4, figures: Sequence[str] | None = None, *, seed: int = 0) -> Table:
+        """Screens several figures at once by Morris's method (needs the extra `ascendsim[sweep]`): each is
+        moved from many places of the space that all of them span, so that what hangs together shows.
+
+        Columns: mean effect on the time of moving a figure over its whole span, the mean of the effects
+        without their signs (mu*), and their standard deviation, which is large where a figure's effect
+        depends on where the others are. (Walks x (figures + 1)) points are simulated.
+
+        Args:
+            walks: How many walks through the space, at least two.
+            figures: Names out of the table; None = the eight with the largest change.
+            seed: Of them.
+
+        Raises:
+            InputError: If SALib is missing, a name is not in the table or has only one side, or the chip
+                refuses a point.
+        """
+        from ascendsim.sweep.morris import screened
+
+        if walks < 2:
+            raise InputError("argument walks", "must be at least 2", walks)
+        known = {probe.figure.name: probe for probe in self._ordered()}
+        names = [*known][:8] if figures is None else list(figures)
+        for name in names:
+            if name not in known or known[name].high.time_us is None or known[name].low.time_us is None:
+                raise InputError(
+                    f"argument figures: {name!r}", "was not moved to both sides", remedy="see table()"
+                )
+        return screened([known[name] for name in names], self.base.point, self._ask, walks, seed)
+
+    @checked()
     def plot(self, count: int = 15, ax: Axes | None = None) -> TornadoDisplay:
         """Draws a bar a figure, from the time with less of it to the time with more, the longest on top.
 

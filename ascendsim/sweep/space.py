@@ -69,14 +69,14 @@ def space_of(
         InputError: If an axis or a key does not exist, is empty, names a value twice or one that nothing can
             take, rows and lists are mixed, or there are too many points.
     """
-    lists = {name: _values(name, given) for name, given in _flat(axes)}
+    lists = {name: _values(name, given) for name, given in flat_axes(axes)}
     if rows is not None:
         return _rows_space(models, lists, rows, limit)
     count = math.prod([len(models), *map(len, lists.values())])
     _check_count(count, limit)
     names = list(lists)
     points = [
-        _point(model, dict(zip(names, values, strict=True)))
+        point_of(model, dict(zip(names, values, strict=True)))
         for model in models
         for values in product(*lists.values())
     ]
@@ -85,7 +85,7 @@ def space_of(
 
 def flat(point: Point) -> dict[str, Any]:
     """A point with the keys of its tables as names of their own: "set.l2.size"."""
-    return dict(_flat(point))
+    return dict(flat_axes(point))
 
 
 def column_of(name: str) -> str:
@@ -117,9 +117,9 @@ def _rows_space(
         if not isinstance(row, Mapping):
             raise InputError(f"point {number}", "must be a dictionary by name", repr(row)[:60])
         own: dict[str, Any] = {}
-        for name, given in _flat(row):
+        for name, given in flat_axes(row):
             own[name] = checked_value(name, given)
-        points.append(_point(models[0], {**common, **own}))
+        points.append(point_of(models[0], {**common, **own}))
         named.update(dict.fromkeys(own))
     texts = [json.dumps(point, sort_keys=True) for point in points]
     if len(set(texts)) < len(texts):
@@ -128,7 +128,12 @@ def _rows_space(
     return Space(tuple(points), tuple(named))
 
 
-def _flat(axes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat_axes(axes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Axes with those of `set` and `options` by names of their own: "set.l2.size".
+
+    Raises:
+        InputError: If one of the two is no dictionary.
+    """
     for name, given in axes.items():
         if name not in NESTED:
             yield name, given
@@ -237,7 +242,7 @@ def _shapes(value: Any) -> dict[str, list[int]] | None:
         ) from None
 
 
-def _point(model: str, values: Mapping[str, Any]) -> Point:
+def point_of(model: str, values: Mapping[str, Any]) -> Point:
     """The point of these values: defaults left out, the rest in one order."""
     point: Point = {"model": model, "soc": default_of("soc")}
     for name, value in sorted(values.items()):

@@ -26,7 +26,7 @@ from ascendsim.api.running import simulate
 from ascendsim.core.errors import AscendSimError, InputError, OptionWarning
 from ascendsim.core.version import __version__
 from ascendsim.graph.ir import Graph
-from ascendsim.profiling.comparison import compare_figures, comparison_table
+from ascendsim.profiling.comparison import COLUMNS, compare_figures, comparison_table
 from ascendsim.sweep.key import chip_digest, chip_of, digest, fingerprint
 from ascendsim.sweep.space import Point
 from ascendsim.sweep.store import DONE, FAILED, Answer
@@ -35,6 +35,7 @@ from ascendsim.sweep.store import DONE, FAILED, Answer
 _OF_OTHERS = ("Variant", "Speed-up", "Largest difference", "Of range", "Values")
 SHARES = ("Cube(%)", "DDR(%)", "TFLOP/s")
 NOTES = "Notes"
+FIGURES = (*(name for name in COLUMNS if name not in _OF_OTHERS), *SHARES)  # of a row, all numbers
 _GRAPHS = 2  # graphs that a process keeps: a large one has some tens of megabytes
 _ELSEWHERE = "where workers do not see the file, give its bytes as the model"
 _WATCH_S = 1.0  # between two looks at whether the parent is still there

@@ -24,7 +24,7 @@ from ascendsim.sweep.runner import DIED, answers
 from ascendsim.sweep.store import FAILED
 from tests.support import sweep_workers
 from tests.support.sources import ROOT
-from tests.support.sweep_workers import SCRIPT
+from tests.support.sweep_workers import SCRIPT, SEARCH
 
 LENET = ROOT / "tests" / "data" / "models" / "lenet5.onnx"
 POINTS = 24  # of SCRIPT
@@ -96,6 +96,24 @@ def test_a_killed_sweep_goes_on_and_leaves_no_process(tmp_path: Path) -> None:
     last.communicate(timeout=300)
     assert last.returncode == 0
     assert states(store) == [("done", 1)] * POINTS
+
+
+@pytest.mark.slow
+def test_a_killed_search_asks_the_same_and_goes_on(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    script, store = tmp_path / "script.py", tmp_path / "s.db"
+    script.write_text(SEARCH)
+    first = subprocess.Popen([sys.executable, script, LENET, store])
+    until(lambda: count(store) >= 9)
+    first.kill()
+    first.wait()
+    kept = count(store)
+    assert 9 <= kept < 24
+    space = {"batch": {"low": 1, "high": 40}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
+    resumed = asim.search(LENET, space, trials=24, store=store, workers=1)
+    assert {row.answer.attempts for row in resumed.rows} == {1}
+    assert count(store) == len(resumed)
+    assert resumed.table() == asim.search(LENET, space, trials=24, workers=1).table()
 
 
 @pytest.mark.slow

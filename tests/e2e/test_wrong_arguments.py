@@ -77,6 +77,7 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         "GraphDisplay": asim.plot_graphs(graph),
         "TrainingStep": trained(),
         "Sweep": asim.sweep("tests/data/models/lenet5.onnx", workers=1),
+        "Sensitivity": asim.sensitivity("tests/data/models/lenet5.onnx", keys="dram.size", workers=1),
         "KernelResult": asim.run_kernel(KERNEL, 1),
     }
     for name in asim.__all__:
@@ -188,7 +189,13 @@ def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path)
         if target is None or name.startswith(
             (
                 *("load", "compile", "simulate", "advise", "ablate", "build_up", "accuracy"),
-                *("aipp_data", "Result.compare", "sweep"),  # all of these read the file
+                *(
+                    "aipp_data",
+                    "Result.compare",
+                    "sweep",
+                    "sensitivity",
+                    "search",
+                ),  # all of these read the file
             )
         ):
             continue

@@ -18,6 +18,12 @@ model, store, workers = sys.argv[1:]
 rates = {"dram.read_gb_per_s": [30, 40]}
 asim.sweep(model, batch=list(range(1, 13)), set=rates, store=store, workers=int(workers))
 """  # no `if __name__`: workers must not run it again
+SEARCH = """
+import sys
+import ascendsim as asim
+space = {"batch": {"low": 1, "high": 40}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
+asim.search(sys.argv[1], space, trials=24, store=sys.argv[2], workers=2)
+"""
 
 
 def mortal(request: Request) -> Answer:

@@ -12,17 +12,17 @@ import ascendsim as asim
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 # words of everyday English and of Python; all others need a line in the glossary
 PLAIN = """
-    actual add added additions advice advise after allow anchor anew apply args array ascend ax base
+    actual add added additions advice advise after allow anchor anew apply args array ascend ask ax base
     before best build builder by bytes captured carried choices code column compare comparison conf
     context contributions count counter csv dataframe decided declined disable display drawings dump
     duration elimination enable error example execute export failed figures file fill first fit flags
-    folder for form found fresh from gain holders ids image initial input insert last limit line load
-    loaded log make memory metadata modify most multi name named network new note num of old
-    optimization optimize optimized option order output parallel path place planned plot predecessors
-    progress proposals random reasons remedy remove rename reorder replace report retry reuse rows run
-    save seed select self set settings sim simulate simulation since single size sorting statistic stem
-    subject summary sync table time timed title to too top topo type unfused unsupported unused up uses
-    with x y
+    folder for form found fresh from gain high holders ids image initial input insert key larger last
+    left limit line load loaded log low make maximize memory metadata minimize modify most multi name
+    named network new note num of old optimization optimize optimized option order out output parallel
+    path place planned plot predecessors progress proposals random reasons remedy remove rename reorder
+    replace report retry reuse rows run save search seed select self set settings sim simulate
+    simulation since single size skipped sorting statistic stem subject summary sync table time timed
+    title to too top topo type unfused unsupported unused up uses walks which with x y
 """
 
 

@@ -179,3 +179,22 @@ def test_the_command_shows_moves_and_band(tmp_path: Path, capsys: pytest.Capture
     times = asim.sensitivity(LENET, keys=["dram.read_gb_per_s"], workers=1)
     slow = asim.simulate(asim.compile(asim.load(LENET), "Ascend310", set={"dram.read_gb_per_s": 0.8 * 42.0}))
     assert times.probes[0].low.time_us == slow.duration_us
+
+
+def test_morris_sees_what_hangs_together(found: Sensitivity) -> None:
+    pytest.importorskip("SALib")
+    # the clock stays where the chip takes it; bandwidth and clock multiply, the transaction only adds
+    rows = {
+        row["Figure"]: row
+        for row in found.morris(6, ["dram.read_gb_per_s", "dram.transaction_bytes"]).records()
+    }
+    read, size = rows["dram.read_gb_per_s"], rows["dram.transaction_bytes"]
+    # from 21 to 52.5 GB/s the time falls from 200 to 80 us: over the whole span 120, less from place to place
+    assert 60 < read["mu*(us)"] < 300  # type: ignore[operator]
+    assert read["mu(us)"] == -read["mu*(us)"]  # type: ignore[operator]
+    assert 0 < size["mu*(us)"] <= 12.8 * 1.5  # type: ignore[operator]
+    assert found.morris(6, ["dram.read_gb_per_s", "dram.transaction_bytes"]).records() == list(rows.values())
+    with pytest.raises(asim.InputError, match="'frequency_mhz' was not moved to both sides"):
+        found.morris(4, ["frequency_mhz"])
+    with pytest.raises(asim.InputError, match="at least 2"):
+        found.morris(1)

@@ -1,0 +1,98 @@
+"""`ascendsim search MODEL --space FILE.toml`: the best points of a space that is too large to be swept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from ascendsim.cli.common import INTERRUPTED, whole_file
+from ascendsim.cli.model_options import check_folder, natural, positive
+from ascendsim.cli.sweep_options import add_worker_options, print_columns, shown_progress
+from ascendsim.cli.variants import parts
+from ascendsim.core.errors import InputError
+
+NAME = "search"
+HELP = "look for the best chip, batch and options in a space that a file describes"
+_SHOWN = ("Time(us)", "Samples/s", "Memory(MiB)")
+_MOST_BYTES = 1 << 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="path of a model")
+    text = (
+        "TOML file of axes: batch = [1, 8], and under [set] figures of the chip, lists or ranges: "
+        "dram.read_gb_per_s = { low = 40, high = 80 }"
+    )
+    parser.add_argument("--space", required=True, metavar="FILE.toml", help=text)
+    text = "columns that are to be small, axes among them (default: Time(us) if nothing is to be large)"
+    parser.add_argument("--minimize", metavar="COLUMN,COLUMN", help=text)
+    parser.add_argument("--maximize", metavar="COLUMN,COLUMN", help="columns that are to be large")
+    parser.add_argument("--trials", type=positive, default=100, metavar="N", help="questions (default: 100)")
+    text = "questions that are asked at a time (default: 4)"
+    parser.add_argument("--batch", type=positive, default=4, metavar="N", help=text)
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of the questions (default: 0)")
+    add_worker_options(parser)
+    parser.add_argument("--output", metavar="DIR", help="folder for search.csv and pareto.csv")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ascendsim.sweep import search
+
+    check_folder(args.output)
+    large = parts(args.maximize, "--maximize") if args.maximize else ()
+    small = parts(args.minimize, "--minimize") if args.minimize else () if large else ("Time(us)",)
+    goals = (*small, *large)
+    with shown_progress("search") as show:
+        try:
+            found = search(
+                args.model,
+                read_space(args.space),
+                small,
+                maximize=large,
+                trials=args.trials,
+                batch=args.batch,
+                seed=args.seed,
+                store=args.store,
+                workers=args.workers,
+                retry=args.retry,
+                progress=show,
+            )
+        except KeyboardInterrupt:
+            kept = "nothing is kept; --store FILE would" if args.store is None else "the same command goes on"
+            print(f"ascendsim: interrupted; {kept}", file=sys.stderr)
+            return INTERRUPTED
+    if not len(found.table()):
+        print_columns(found.failed().columns, found.failed().records())
+        return 1
+    table = found.pareto()
+    axes = table.columns[: table.columns.index("Time(us)")]
+    print(f"{len(found.table())} points, {len(found.failed())} failed; no other is better than")
+    print_columns(tuple(dict.fromkeys((*axes, *goals, *_SHOWN))), table.records())
+    if args.output is not None:
+        for name, each in (("search", found.table()), ("pareto", table)):
+            with whole_file(Path(args.output) / f"{name}.csv") as temporary:
+                each.to_csv(temporary)
+            print(f"wrote {Path(args.output) / name}.csv")
+    return 0
+
+
+def read_space(path: str) -> dict[str, Any]:
+    """The axes that a TOML file describes.
+
+    Raises:
+        InputError: If it cannot be read or is no TOML.
+    """
+    import tomllib
+
+    from ascendsim.core.files import read_bounded
+
+    subject = f"space {path!r}"
+    content = read_bounded(path, subject, _MOST_BYTES)
+    if len(content) > _MOST_BYTES:
+        raise InputError(subject, f"must not be above {_MOST_BYTES} bytes")
+    try:
+        return tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(subject, f"is not valid TOML: {error}") from None
