@@ -17,7 +17,7 @@ from ascendsim.sweep.ranges import Dimension, dimensions
 from ascendsim.sweep.rows import MORE_IS_BETTER, Sweep, SweepRow, cell_of
 from ascendsim.sweep.space import column_of, flat, point_of
 from ascendsim.sweep.store import DONE, Store
-from ascendsim.sweep.sweeping import Asking, Progress, sources_of
+from ascendsim.sweep.sweeping import Asking, ModelSource, Progress, sources_of
 from ascendsim.sweep.work import FIGURES
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ Goal = str | Cost
     minimize='write minimize=("Time(us)", cost)',
 )
 def search(
-    model: str | PathLike[str] | bytes,
+    model: ModelSource,
     space: Mapping[str, Any],
-    minimize: Goal | Sequence[Goal] = "Time(us)",
+    minimize: str | Cost | Sequence[str | Cost] = "Time(us)",
     *,
-    maximize: Goal | Sequence[Goal] = (),
+    maximize: str | Cost | Sequence[str | Cost] = (),
     trials: int = 100,
     batch: int = 4,
     seed: int = 0,
@@ -103,7 +103,7 @@ def search(
         return Sweep(tuple(rows.values()), tuple(each.name for each in found), kept.path, names, larger)
 
 
-def _listed(goals: Goal | Sequence[Goal]) -> list[Goal]:
+def _listed(goals: str | Cost | Sequence[str | Cost]) -> list[Goal]:
     return [goals] if isinstance(goals, str) or callable(goals) else list(goals)
 
 

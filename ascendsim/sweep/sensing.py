@@ -15,7 +15,7 @@ from ascendsim.sweep.rows import SweepRow
 from ascendsim.sweep.sensitivities import Probe, Sensitivity, Side
 from ascendsim.sweep.space import Point, space_of
 from ascendsim.sweep.store import DONE, Store
-from ascendsim.sweep.sweeping import Asking, Progress, sources_of
+from ascendsim.sweep.sweeping import Asking, ModelSource, Progress, sources_of
 
 
 @checked(
@@ -25,7 +25,7 @@ from ascendsim.sweep.sweeping import Asking, Progress, sources_of
     set='write set={"l2.size": "16MiB"}',
 )
 def sensitivity(
-    model: str | PathLike[str] | bytes,
+    model: ModelSource,
     soc: str | PathLike[str] = "Ascend310",
     keys: Sequence[str] | str | None = None,
     *,

@@ -18,7 +18,7 @@ from ascendsim.sweep.space import MOST_POINTS, Point, flat, space_of
 from ascendsim.sweep.store import DONE, FAILED, Answer, Store
 from ascendsim.sweep.work import Request, Source, source_of
 
-Model = str | PathLike[str] | bytes
+ModelSource = str | PathLike[str] | bytes
 Progress = Callable[[int, int], None]
 SCREENED_BY = ("Samples/s", "Memory(MiB)")
 # by which a screened point must be beaten to be left out: times by the closed form are up to 2.2 % off
@@ -34,7 +34,7 @@ MARGIN = 0.03
     points='write points=[{"soc": "Ascend310", "batch": 8}]',
 )
 def sweep(
-    model: Model | Sequence[Model],
+    model: ModelSource | Sequence[ModelSource],
     *,
     soc: Any = "Ascend310",
     batch: Any = None,
@@ -119,7 +119,7 @@ def _quick(point: Point) -> Point:
     return {**point, "options": {**point.get("options", {}), "tiling": "closed_form"}}
 
 
-def sources_of(model: Model | Sequence[Model]) -> dict[str, Source]:
+def sources_of(model: ModelSource | Sequence[ModelSource]) -> dict[str, Source]:
     """Models by the names that points have for them.
 
     Raises:
