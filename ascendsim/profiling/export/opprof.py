@@ -3,7 +3,8 @@
     OPPROF_<time>_ASCENDSIM/simulator/
       core0.cubecore0/{core0.cubecore0_instr_exe.csv, core0.cubecore0_code_exe.csv, trace.json}
       ...
-      trace.json        all cores: a process a core, a thread a pipe
+      trace.json            all cores: a process a core, a thread a pipe
+      visualize_data.bin    the same, and one operator in detail (`visualize`)
 
 A pipe that has several instructions under way gets further lanes (MTE2_2 ...), since viewers drop what
 partly overlaps. The machine knows no addresses of code and no lines of source: "addr" numbers instructions by
@@ -21,7 +22,9 @@ from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder, write_whole
 from ascendsim.core.table import Row, Table
 from ascendsim.profiling.export.capture import Capture, readable
+from ascendsim.profiling.export.core_parts import core_place
 from ascendsim.profiling.export.msprof_folder import write_table
+from ascendsim.profiling.export.visualize import visualize_data
 from ascendsim.profiling.lanes import sub_lanes
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import InstructionRecord
@@ -45,13 +48,9 @@ def core_folder(soc: SocSpec, core: int) -> str:
 
     A core of a chip whose cores have all units is `core0`.
     """
-    if core < soc.ai_cores:
-        return f"core{core}.cubecore0" if soc.split_cores else f"core{core}"
-    vector = core - soc.ai_cores
-    if not soc.split_cores:  # vector cores of their own beside AI Cores
-        return f"core{soc.ai_cores + vector}.veccore0"
-    beside = max(soc.vector_cores // max(soc.ai_cores, 1), 1)
-    return f"core{vector // beside}.veccore{vector % beside}"
+    place = core_place(soc, core)
+    short = {"cube": f".cubecore{place.number}", "vector": f".veccore{place.number}"}.get(place.kind, "")
+    return f"core{place.core}{short}"
 
 
 def write_opprof(capture: Capture, folder: Path) -> tuple[Path, ...]:
@@ -85,7 +84,11 @@ def write_opprof(capture: Capture, folder: Path) -> tuple[Path, ...]:
             write_whole(place / "trace.json", _trace(1, _own_events(capture, records))),
         ]
         whole += _chip_events(capture, name, records)
-    written.append(write_whole(simulator / "trace.json", _trace(2, whole)))
+    trace = _trace(2, whole)
+    written += [
+        write_whole(simulator / "trace.json", trace),
+        write_whole(simulator / "visualize_data.bin", visualize_data(capture, trace)),
+    ]
     return (top, *written)
 
 
