@@ -26,7 +26,7 @@ class Timeline:
     def __init__(self, env: Environment) -> None:
         self.env = env
         self.skipped = 0
-        self._appointments: dict[int, tuple[int, int, Callable[[], None]]] = {}
+        self._appointments: dict[int, tuple[int, Callable[[], None]]] = {}
         self._made = 0
 
     @property
@@ -37,12 +37,12 @@ class Timeline:
     @property
     def next_appointment(self) -> int | None:
         """The earliest tick at which something registered will happen."""
-        return min((tick for tick, _, _ in self._appointments.values()), default=None)
+        return min((tick for tick, _ in self._appointments.values()), default=None)
 
-    def at(self, tick: int, action: Callable[[], None], priority: int = 1) -> None:
-        """Calls `action` at a tick of the machine, in the phase that `priority` names."""
+    def at(self, tick: int, action: Callable[[], None]) -> None:
+        """Calls `action` at a tick of the machine."""
         self._made += 1
-        self._appointments[self._made] = (tick, priority, action)
+        self._appointments[self._made] = tick, action
         self._arm(self._made)
 
     def skip(self, ticks: int) -> None:
@@ -52,10 +52,10 @@ class Timeline:
             self._arm(number)  # comes before the call made earlier, which then finds nothing to do
 
     def _arm(self, number: int) -> None:
-        tick, priority, _ = self._appointments[number]
-        Call(self.env, partial(self._keep, number), tick - self.now, priority)
+        tick, _ = self._appointments[number]
+        Call(self.env, partial(self._keep, number), tick - self.now)
 
     def _keep(self, number: int) -> None:
         appointment = self._appointments.pop(number, None)
         if appointment is not None:
-            appointment[2]()
+            appointment[1]()

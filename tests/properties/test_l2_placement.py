@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.isa.program import Access, MemoryPlan, Program, Region, Task, TaskKind
-from ascendsim.lower.l2_placement import PIECES, check_placement, plan_l2
+from ascendsim.lower.l2_placement import PIECES, L2Plan, Placement, check_placement, plan_l2
 
 CAPACITY = 64 * 512
 
@@ -53,3 +56,29 @@ def test_what_is_saved_is_what_placed_regions_move(program: Program) -> None:
         access.moved_bytes for task in program.tasks for access in task.accesses if access.region in placed
     )
     assert all(program.memory.regions[name].kind == "activation" for name in placed)
+
+
+def test_breaches_are_bytes_that_two_have_at_one_task() -> None:
+    random, outcomes = Random(4), [0, 0]
+    nothing = Program((), MemoryPlan({}, 0, 0))
+    for _ in range(300):
+        pieces = []
+        for name in "abc":
+            first = random.randint(0, 3)
+            spot = random.randint(0, 4), random.randint(1, 3), first, random.randint(first, 3)
+            pieces.append(Placement(name, *spot, 0, 0))
+        taken = {
+            one.region: {
+                (task, byte)
+                for task in range(one.first, one.last + 1)
+                for byte in range(one.offset, one.offset + one.bytes)
+            }
+            for one in pieces
+        }
+        wanted = [f"{one} ends beyond L2" for one in taken if max(byte for _, byte in taken[one]) >= 6]
+        wanted += [
+            f"{one} and {two} share bytes" for one, two in combinations(taken, 2) if taken[one] & taken[two]
+        ]
+        assert check_placement(nothing, L2Plan(6, tuple(pieces))) == wanted
+        outcomes[bool(wanted)] += 1
+    assert min(outcomes) > 30

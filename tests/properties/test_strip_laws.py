@@ -212,3 +212,17 @@ def test_every_column_that_a_window_reaches_is_read() -> None:
             seen += len(needed) > tiling.columns
             assert len(needed - read) <= 0.1 * len(needed), made
     assert seen >= 5
+
+
+def test_a_strip_reads_no_row_of_the_map_beyond_its_end() -> None:
+    """Bursts that are shorter than a row lie in one, up to the last strip."""
+    seen = 0
+    for made in strip_programs():
+        conv = made.work.conv
+        assert conv is not None
+        line = conv.width * 32
+        spans = transfers(made.block, "a", False)
+        short = spans[spans[:, 1] - spans[:, 0] < line]
+        assert (short[:, 0] % line + short[:, 1] - short[:, 0] <= line).all(), made
+        seen += len(short) > 0
+    assert seen > 20

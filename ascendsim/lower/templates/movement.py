@@ -112,8 +112,8 @@ def _grain(copy: Copy, room: int) -> int:
     boundaries.
     """
     total = copy.bytes or copy.written
-    read = copy.read_burst if 0 < copy.read_burst < total else 1
-    write = copy.write_burst * total // max(1, copy.written) if 0 < copy.write_burst < copy.written else 1
+    read = copy.read_burst if copy.read_burst < total else 1
+    write = copy.write_burst * total // copy.written if copy.write_burst < copy.written else 1
     sides = (math.lcm(read, write), max(read, write), min(read, write))
     wanted = [grain for side in sides for grain in (math.lcm(side, TRANSACTION_BYTES), side) if side > 1]
     return next((grain for grain in wanted if grain <= room), TRANSACTION_BYTES)
