@@ -18,6 +18,7 @@ import ascendsim as asim
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, ub_passes
+from tests.support.gate import in_turn
 from tests.support.ub import Fused, check_programs, check_tasks, same_values
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
@@ -61,13 +62,7 @@ def check_times(fused: Fused) -> None:
 
 @pytest.mark.parametrize(
     ("name", "chip"),
-    [
-        pytest.param(
-            name, chip, marks=pytest.mark.slow if name == "squeezenet1_1" and chip != "Ascend310P3" else ()
-        )
-        for name in SMALL
-        for chip in CHIPS
-    ],
+    in_turn(SMALL, ("Ascend910A", "Ascend310", "Ascend310P3")),
 )
 def test_small_networks_keep_their_values(name: str, chip: str) -> None:
     check_programs(compiled(name, chip, options=BY_FORMULA))
