@@ -15,7 +15,6 @@ QUICK = [
     *(("lenet5", chip) for chip in CHIPS),
     ("bert_tiny_s64", "Ascend910A"),
     ("lstm_lm", "Ascend910B1"),
-    ("resnet18", "Ascend310"),
     ("mobilenet_v1", "Ascend310P3"),
 ]
 MODELS = sorted(path.stem for path in (Path(__file__).parents[1] / "data" / "models").glob("*.onnx"))

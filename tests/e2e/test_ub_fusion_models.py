@@ -18,7 +18,7 @@ import ascendsim as asim
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, ub_passes
-from tests.support.gate import in_turn
+from tests.support.gate import case, in_turn
 from tests.support.ub import Fused, check_programs, check_tasks, same_values
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
@@ -62,7 +62,10 @@ def check_times(fused: Fused) -> None:
 
 @pytest.mark.parametrize(
     ("name", "chip"),
-    in_turn(SMALL, ("Ascend910A", "Ascend310", "Ascend310P3")),
+    [
+        *in_turn(SMALL[:2], CHIPS),
+        *(case(SMALL[2], chip, quick=False) for chip in CHIPS),
+    ],
 )
 def test_small_networks_keep_their_values(name: str, chip: str) -> None:
     check_programs(compiled(name, chip, options=BY_FORMULA))
