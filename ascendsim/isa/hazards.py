@@ -10,9 +10,9 @@ programs, as it visits every instruction that runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 from ascendsim.core.errors import CompileError
 from ascendsim.isa.instructions import (
@@ -29,15 +29,58 @@ from ascendsim.isa.listing import instruction_name
 from ascendsim.isa.program import Block
 from ascendsim.isa.walk import in_order, reads, writes
 
+Place: TypeAlias = tuple[Buffer, str]
+Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
+_PIPES = tuple(Pipe)
+_NUMBERS = {pipe: number for number, pipe in enumerate(_PIPES)}
 
-@dataclass(frozen=True, slots=True)
-class _Touch:
-    pipe: Pipe
+
+class _Access(NamedTuple):
+    place: Place
+    low: int
+    high: int
+    write: bool
+    operand: Operand
+
+
+class _Step(NamedTuple):
+    pipe: int
+    instruction: Instruction
+    accesses: tuple[_Access, ...]
+
+
+class _Touch(NamedTuple):
+    pipe: int
     number: int
     write: bool
     low: int
     high: int
     instruction: Instruction
+
+
+class Walk:
+    """A block's instructions in the order in which they run, with the bytes that each touches: worked out
+    once, for as many checks as ask.
+
+    Args:
+        block: The block. Its allocations stay, of its flags a check may leave some out.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._allocations = {allocation.name: allocation for allocation in block.allocations}
+        self._steps: list[_Step] = []
+        self._left = in_order(block.body)
+
+    def __iter__(self) -> Iterator[_Step]:
+        yield from self._steps
+        for instruction, variables in self._left:
+            accesses = [
+                _access(operand, write, variables, self._allocations)
+                for write, operands in ((False, reads(instruction)), (True, writes(instruction)))
+                for operand in operands
+            ]
+            self._steps.append(_Step(_NUMBERS[instruction.pipe], instruction, tuple(accesses)))
+            yield self._steps[-1]
 
 
 def check_hazards(block: Block, limit: int = 20_000) -> None:
@@ -47,18 +90,28 @@ def check_hazards(block: Block, limit: int = 20_000) -> None:
         CompileError: Two accesses that may happen at the same time, or a wait without a set before it in
             program order.
     """
-    allocations = {allocation.name: allocation for allocation in block.allocations}
-    clocks: dict[Pipe, dict[Pipe, int]] = {pipe: {} for pipe in Pipe}
-    tokens: dict[str, deque[dict[Pipe, int]]] = {
-        flag.name: deque([{}] * flag.initial) for flag in block.flags
-    }
-    touched: dict[tuple[Buffer, str], list[_Touch]] = {}
-    for instruction, variables in islice(in_order(block.body), limit):
-        clock = clocks[instruction.pipe]
-        if isinstance(instruction, (SetFlag, WaitFlag)) and instruction.flag not in tokens:
-            continue  # of several cores: says nothing of this one's pipes
+    check_order(Walk(block), {flag.name: flag.initial for flag in block.flags}, limit)
+
+
+def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
+    """The same for a walk of a block.
+
+    Args:
+        walk: Of the block.
+        flags: Those that order its pipes, with how often each is set at first. Instructions of other flags
+            (of several cores, or left out) do nothing and do not count.
+        limit: How many instructions to look at.
+
+    Raises:
+        CompileError: As `check_hazards`.
+    """
+    clocks: list[Clock] = [[0] * len(_PIPES) for _ in _PIPES]
+    tokens = {name: deque([[0] * len(_PIPES)] * initial) for name, initial in flags.items()}
+    touched: dict[Place, list[_Touch]] = {}
+    for pipe, instruction, accesses in islice(_with_flags(walk, flags), limit):
+        clock = clocks[pipe]
         if isinstance(instruction, SetFlag):
-            tokens[instruction.flag].append(dict(clock))
+            tokens[instruction.flag].append(clock.copy())
         elif isinstance(instruction, WaitFlag):
             if not tokens[instruction.flag]:
                 raise CompileError(
@@ -66,65 +119,65 @@ def check_hazards(block: Block, limit: int = 20_000) -> None:
                     "must follow its set in program order",
                     remedy="move the set up",
                 )
-            for pipe, number in tokens[instruction.flag].popleft().items():
-                clock[pipe] = max(clock.get(pipe, 0), number)
+            clock[:] = map(max, clock, tokens[instruction.flag].popleft())
         elif isinstance(instruction, Barrier):
             if instruction.pipe is Pipe.S:  # of all pipes: from here on each knows what all have done
-                known = {pipe: own.get(pipe, 0) for pipe, own in clocks.items()}
-                for own in clocks.values():
-                    own.update(known)
+                known = [own[number] for number, own in enumerate(clocks)]
+                clocks = [known.copy() for _ in clocks]
         else:
-            clock[instruction.pipe] = clock.get(instruction.pipe, 0) + 1
-            for operand, write in [(operand, False) for operand in reads(instruction)] + [
-                (operand, True) for operand in writes(instruction)
-            ]:
-                place, low = _address(operand, variables, allocations)
-                touch = _Touch(
-                    instruction.pipe, clock[instruction.pipe], write, low, low + operand.bytes, instruction
-                )
-                touched[place] = _meet(touched.get(place, []), touch, clock, operand)
+            clock[pipe] += 1
+            for place, low, high, write, operand in accesses:
+                touch = _Touch(pipe, clock[pipe], write, low, high, instruction)
+                touched[place] = _meet(touched.get(place, ()), touch, clock, operand)
 
 
-def _address(
-    operand: Operand, variables: Mapping[str, int], allocations: Mapping[str, Allocation]
-) -> tuple[tuple[Buffer, str], int]:
-    """What the operand lies in, and its first byte there: global memory by region, a buffer as a whole."""
-    offset = operand.offset.at(variables)
+def _with_flags(walk: Walk, flags: Collection[str]) -> Iterator[_Step]:
+    for step in walk:
+        instruction = step.instruction
+        if not isinstance(instruction, (SetFlag, WaitFlag)) or instruction.flag in flags:
+            yield step
+
+
+def _access(
+    operand: Operand, write: bool, variables: Mapping[str, int], allocations: Mapping[str, Allocation]
+) -> _Access:
+    """What an operand lies in (global memory by region, a buffer as a whole), and its bytes there."""
+    low = operand.offset.at(variables)
     if operand.buffer is Buffer.GM:
-        return (Buffer.GM, operand.name), offset
+        return _Access((Buffer.GM, operand.name), low, low + operand.bytes, write, operand)
     allocation = allocations[operand.name]
-    return (operand.buffer, ""), allocation.offset + operand.slot.at(
-        variables
-    ) % allocation.slots * allocation.slot_bytes + offset
+    low += allocation.offset + operand.slot.at(variables) % allocation.slots * allocation.slot_bytes
+    return _Access((operand.buffer, ""), low, low + operand.bytes, write, operand)
 
 
-def _meet(earlier: list[_Touch], touch: _Touch, clock: Mapping[Pipe, int], operand: Operand) -> list[_Touch]:
+def _meet(earlier: Collection[_Touch], touch: _Touch, clock: Clock, operand: Operand) -> list[_Touch]:
     """Compares an access with the earlier ones and returns those that later ones still have to be compared
     with.
     """
     kept = []
+    pipe, _, write, low, high, _ = touch
     for other in earlier:
-        ordered = other.pipe is touch.pipe or clock.get(other.pipe, 0) >= other.number
-        overlap = other.low < touch.high and touch.low < other.high
-        if overlap and (other.write or touch.write) and not ordered:
-            first, second = (
-                f"{item.pipe.value} {instruction_name(item.instruction)}" for item in (other, touch)
-            )
-            raise CompileError(
-                f"{operand.buffer.value}.{operand.name}",
-                f"must not be {'written' if touch.write else 'read'} by {second} while {first} "
-                f"{'writes' if other.write else 'reads'} it",
-                remedy="order the two pipes by a flag",
-            )
+        its_pipe, number, its_write, its_low, its_high, _ = other
+        ordered = its_pipe == pipe or clock[its_pipe] >= number
+        if not ordered and (its_write or write) and its_low < high and low < its_high:
+            raise _race(other, touch, operand)
         # A write that covers an earlier access and is ordered after it stands for it from now on.
-        if not (touch.write and ordered and touch.low <= other.low and other.high <= touch.high):
+        covered = write and ordered and low <= its_low and its_high <= high
+        # Reads of the same bytes by the same pipe: the last one stands for all.
+        again = not (write or its_write) and (its_pipe, its_low, its_high) == (pipe, low, high)
+        if not covered and not again:
             kept.append(other)
-    # Reads of the same bytes by the same pipe: the last one stands for all.
-    kept = [
-        item
-        for item in kept
-        if item.write
-        or touch.write
-        or (item.pipe, item.low, item.high) != (touch.pipe, touch.low, touch.high)
-    ]
-    return [*kept, touch]
+    kept.append(touch)
+    return kept
+
+
+def _race(other: _Touch, touch: _Touch, operand: Operand) -> CompileError:
+    first, second = (
+        f"{_PIPES[item.pipe].value} {instruction_name(item.instruction)}" for item in (other, touch)
+    )
+    return CompileError(
+        f"{operand.buffer.value}.{operand.name}",
+        f"must not be {'written' if touch.write else 'read'} by {second} while {first} "
+        f"{'writes' if other.write else 'reads'} it",
+        remedy="order the two pipes by a flag",
+    )

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import gt
 from typing import TypeAlias
 
 from ascendsim.core.errors import CompileError
-from ascendsim.isa.hazards import check_hazards
+from ascendsim.isa.hazards import Walk, check_order
 from ascendsim.isa.instructions import Buffer, Loop, Pipe, SetFlag, Statement, WaitFlag
 from ascendsim.isa.program import Block
 from ascendsim.isa.walk import reads, static, writes
@@ -66,13 +66,13 @@ def _useful(block: Block) -> Block:
     short = replace(block, body=shortened(block))
     if _walked(short.body) > MOST_WALKED:
         return block
+    walks = Walk(short), Walk(block)  # with all its trips it reaches offsets that the short one does not
+    kept = {flag.name: flag.initial for flag in block.flags}
     for flag in block.flags:
-        others = {other.name for other in block.flags} - {flag.name}
-        fewer = _only(short, others)
-        # with all its trips it reaches offsets that the short one does not
-        if not flag.shared and not _has_race(fewer) and not _has_race(_only(block, others)):
-            block, short = _only(block, others), fewer
-    return block
+        others = {name: initial for name, initial in kept.items() if name != flag.name}
+        if not flag.shared and not any(_has_race(walk, others) for walk in walks):
+            kept = others
+    return _only(block, kept)
 
 
 def _feeds_itself(block: Block) -> bool:
@@ -91,9 +91,9 @@ def _feeds_itself(block: Block) -> bool:
     return bool(written & read)
 
 
-def _has_race(block: Block) -> bool:
+def _has_race(walk: Walk, flags: Mapping[str, int]) -> bool:
     try:
-        check_hazards(block, MOST_WALKED)
+        check_order(walk, flags, MOST_WALKED)
     except CompileError:
         return True
     return False

@@ -10,10 +10,11 @@ import ascendsim as asim
 from ascendsim.api.result import Result
 
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
-# Small ones on every chip; of convolutions that are joined in other ways a network on one
+# A small one on every chip; of networks of other kinds each on one
 QUICK = [
-    *((name, chip) for name in ("lenet5", "bert_tiny_s64", "lstm_lm") for chip in CHIPS),
-    ("resnet18", "Ascend310"),
+    *(("lenet5", chip) for chip in CHIPS),
+    ("bert_tiny_s64", "Ascend910A"),
+    ("lstm_lm", "Ascend910B1"),
     ("mobilenet_v1", "Ascend310P3"),
 ]
 MODELS = sorted(path.stem for path in (Path(__file__).parents[1] / "data" / "models").glob("*.onnx"))
@@ -49,9 +50,9 @@ def test_network_is_timed_long(models_dir: Path, name: str, soc: str) -> None:
 
 
 def test_tables_and_traces_are_the_same_bytes_twice(models_dir: Path, tmp_path: Path) -> None:
-    files = []
+    files, graph = [], asim.load(models_dir / "squeezenet1_1.onnx", shapes={"input": (1, 3, 64, 64)})
     for number in range(2):
-        result = asim.simulate(asim.compile(asim.load(models_dir / "squeezenet1_1.onnx"), soc="Ascend310P3"))
+        result = asim.simulate(asim.compile(graph, soc="Ascend310P3"))
         result.op_summary().to_csv(tmp_path / f"{number}.csv")
         result.save_trace(tmp_path / f"{number}.json")
         files.append([(tmp_path / f"{number}.{end}").read_bytes() for end in ("csv", "json")])

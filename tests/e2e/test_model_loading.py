@@ -16,6 +16,7 @@ from ascendsim.graph.text import parse_text, to_text
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
 from tests.support.evaluate import evaluate
+from tests.support.gate import every, slow
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 NAMES = sorted(path.stem for path in MODELS.glob("*.onnx"))
@@ -51,7 +52,7 @@ def loaded(name: str, batch: int) -> Graph:
     return load(name, batch=batch)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=every(3, NAMES))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -116,7 +117,13 @@ def test_a_batch_scales_one_dimension_of_each_tensor(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["lenet5", "bert_tiny_s64", "bert_tiny_s64_traced", "lstm_lm", "shufflenet_v1"]
+    "name",
+    [
+        "lenet5",
+        "bert_tiny_s64_traced",
+        "lstm_lm",
+        *slow("bert_tiny_s64", "shufflenet_v1"),
+    ],
 )
 def test_samples_of_a_batch_stay_apart(name):
     independent(name, 3)

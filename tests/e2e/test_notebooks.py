@@ -15,8 +15,8 @@ MOST_BYTES = 1 << 20
 
 
 # Of these the gate runs the cells that are not long. The long suite runs them whole, and the others, which go
-# the ways of the tests on compare, gears, composites, training and torch.compile.
-IN_GATE = ("01_first_run", "07_own_kernel")
+# the ways of the tests on compare, gears, composites, training, torch.compile and kernels of one's own.
+IN_GATE = ("01_first_run",)
 BY_NAME = {path.stem: path for path in NOTEBOOKS}
 CASES = [
     *(pytest.param(BY_NAME[name], True, id=f"{name}-short") for name in IN_GATE),

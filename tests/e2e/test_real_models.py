@@ -28,9 +28,10 @@ class Network(NamedTuple):
     gate: tuple[str, ...] = ()
 
 
-def _wake_word(name: str, key: str, frames: int = 16) -> Network:
+def _wake_word(name: str, key: str, chip: str, frames: int = 16) -> Network:
+    """One of many alike; in the gate on one chip."""
     file = f"resources/models/{name}_v0.1.onnx"
-    return Network("openwakeword", file, lambda: {key: features(frames)}, CHIPS)
+    return Network("openwakeword", file, lambda: {key: features(frames)}, (chip,))
 
 
 def _voice() -> Inputs:
@@ -54,12 +55,12 @@ MODELS = {
         "models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         lambda: {"x": picture((1, 3, 48, 192))},
     ),
-    "alexa": _wake_word("alexa", "onnx::Flatten_0"),
-    "jarvis": _wake_word("hey_jarvis", "x.1"),
-    "marvin": _wake_word("hey_marvin", "onnx::Flatten_0"),
-    "mycroft": _wake_word("hey_mycroft", "input_1"),  # LSTM
-    "timer": _wake_word("timer", "onnx::Flatten_0", 34),
-    "weather": _wake_word("weather", "onnx::Flatten_0", 22),
+    "alexa": _wake_word("alexa", "onnx::Flatten_0", "Ascend310"),
+    "jarvis": _wake_word("hey_jarvis", "x.1", "Ascend310P3"),
+    "marvin": _wake_word("hey_marvin", "onnx::Flatten_0", "Ascend910B1"),
+    "mycroft": _wake_word("hey_mycroft", "input_1", "Ascend310"),  # LSTM
+    "timer": _wake_word("timer", "onnx::Flatten_0", "Ascend310P3", 34),
+    "weather": _wake_word("weather", "onnx::Flatten_0", "Ascend910B1", 22),
     "embedding": Network(  # channels last, an open batch
         "openwakeword",
         "resources/models/embedding_model.onnx",
@@ -67,7 +68,7 @@ MODELS = {
         ("Ascend310P3",),
     ),
     # LSTM under If
-    "voice": Network("openwakeword", "resources/models/silero_vad.onnx", _voice, CHIPS),
+    "voice": Network("openwakeword", "resources/models/silero_vad.onnx", _voice, CHIPS[1:2]),
     "spectrogram": Network(  # reads sound in the numbers of 16-bit samples
         "openwakeword", "resources/models/melspectrogram.onnx", lambda: {"input": 32768 * sound(17280)}, CHIPS
     ),

@@ -24,6 +24,7 @@ from ascendsim.passes.fusion.catalogue import fact
 from ascendsim.passes.fusion.plog import LEVELS, PlogLine, plog_lines, read_plog
 from ascendsim.passes.fusion.result_file import read_result
 from tests.support.fusing import build, random
+from tests.support.gate import every
 from tests.unit.test_fusion_every_pass import CHIPS, SETTINGS, WANTED, example
 
 Body = Callable[[GraphBuilder], list[Tensor]]
@@ -274,9 +275,10 @@ def times(name: str, soc: str) -> tuple[float, float]:
     return asim.simulate(with_it).duration_us, asim.simulate(without).duration_us
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in WANTED if fact(name).default and "options" not in SETTINGS.get(name, {})]
-)
+ON = [name for name in WANTED if fact(name).default and "options" not in SETTINGS.get(name, {})]
+
+
+@pytest.mark.parametrize("name", every(3, ON))
 def test_no_rule_makes_slower_what_it_is_for_unless_the_page_says_why(name: str) -> None:
     """The text calls fusion "a key means to raise the performance of whole networks"; its rules are on by
     default, SoftmaxFusionPass for [1, 8732, 21] among them."""

@@ -18,6 +18,7 @@ import ascendsim as asim
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, ub_passes
+from tests.support.gate import case, in_turn
 from tests.support.ub import Fused, check_programs, check_tasks, same_values
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
@@ -62,11 +63,8 @@ def check_times(fused: Fused) -> None:
 @pytest.mark.parametrize(
     ("name", "chip"),
     [
-        pytest.param(
-            name, chip, marks=pytest.mark.slow if name == "squeezenet1_1" and chip != "Ascend310P3" else ()
-        )
-        for name in SMALL
-        for chip in CHIPS
+        *in_turn(SMALL[:2], CHIPS),
+        *(case(SMALL[2], chip, quick=False) for chip in CHIPS),
     ],
 )
 def test_small_networks_keep_their_values(name: str, chip: str) -> None:

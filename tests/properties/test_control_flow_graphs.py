@@ -248,7 +248,7 @@ def agrees(block: tuple[Statement, ...], seed: int, open_rows: bool, whiles: boo
         np.testing.assert_allclose(next(iter(unfused.outputs.values())), wanted, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(blocks(2), st.integers(0, 1000), st.booleans())
 def test_random_networks_agree_with_onnxruntime(
     block: tuple[Statement, ...], seed: int, open_rows: bool
@@ -256,7 +256,7 @@ def test_random_networks_agree_with_onnxruntime(
     agrees(block, seed, open_rows)
 
 
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(blocks(2), st.integers(0, 1000), st.booleans())
 def test_loops_written_as_whiles_agree_with_onnxruntime(
     block: tuple[Statement, ...], seed: int, open_rows: bool

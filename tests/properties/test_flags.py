@@ -18,7 +18,7 @@ from ascendsim.lower.program import Lowering
 from ascendsim.opset.work import Copy, MoveWork, ScalarWork, SequenceWork, Step, Stream, VectorWork, Work
 from ascendsim.soc import load
 from tests.support.flags import needless_flags
-from tests.support.gate import case
+from tests.support.gate import in_turn
 from tests.support.lowering import convolution, matmul, ref
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
@@ -39,7 +39,11 @@ def blocks_of(name: str, chip: str) -> Iterator[tuple[str, Block]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "chip"), [case(name, chip, quick=name in QUICK) for name in (*QUICK, *LONG) for chip in CHIPS]
+    ("name", "chip"),
+    [
+        *in_turn(QUICK, CHIPS),
+        *(pytest.param(name, chip, marks=pytest.mark.slow) for name in LONG for chip in CHIPS),
+    ],
 )
 def test_every_flag_of_a_network_is_needed(name: str, chip: str) -> None:
     needless = {task: set(needless_flags(block)) - BETWEEN_CORES for task, block in blocks_of(name, chip)}

@@ -38,7 +38,7 @@ def unexplained(steps: Iterable[Step], limit: float, known: Sequence[Known]) -> 
     ("network", "chip", "resource", "factors"),
     [
         pytest.param("resnet18", "Ascend310P3", "cores", (1, 2, 4), marks=pytest.mark.slow),
-        ("resnet18", "Ascend910A", "cores", (1, 2)),
+        pytest.param("resnet18", "Ascend910A", "cores", (1, 2), marks=pytest.mark.slow),
         pytest.param("resnet18", "Ascend910B1", "cores", (1, 2), marks=pytest.mark.slow),
         pytest.param("resnet18", "Ascend310", "queues", (1, 4), marks=pytest.mark.slow),
         pytest.param("resnet18", "Ascend310P3", "queues", (0.5, 1), marks=pytest.mark.slow),

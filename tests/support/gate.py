@@ -1,7 +1,13 @@
-"""Which networks and chips the gate takes of tests that run over all of them."""
+"""Which part of a suite the gate runs; the rest is marked slow.
+
+Breadth is worth having, but a second and third chip or network on the same way finds little that the first
+does not. What these functions leave to the gate is chosen by place: it is the same on every run.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -16,3 +22,31 @@ def case(name: str, chip: str, *values: object, quick: bool = True, id: str | No
     """
     short = quick and chip in LARGE.get(name, (chip,))
     return pytest.param(name, chip, *values, marks=() if short else pytest.mark.slow, id=id)
+
+
+def slow(*values: object) -> list[Any]:
+    """Parameters that are not of the gate."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+def every(step: int, values: Iterable[object]) -> list[Any]:
+    """Parameters of which the gate takes the first and each `step`-th after it."""
+    return [
+        pytest.param(value, marks=pytest.mark.slow if place % step else ())
+        for place, value in enumerate(values)
+    ]
+
+
+def in_turn(*axes: Sequence[object]) -> list[Any]:
+    """All combinations of the values of several parameters, of which the gate takes so many that each value
+    is in one of them: the first of all, the second of all, ..., a shorter axis over and over.
+    """
+    most = max(map(len, axes))
+    taken = {tuple(place % len(axis) for axis in axes) for place in range(most)}
+    return [
+        pytest.param(
+            *(axis[place] for axis, place in zip(axes, places, strict=True)),
+            marks=() if places in taken else pytest.mark.slow,
+        )
+        for places in itertools.product(*(range(len(axis)) for axis in axes))
+    ]

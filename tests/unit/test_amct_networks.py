@@ -13,6 +13,7 @@ import ascendsim as asim
 from ascendsim.passes.quant.early import NAME as EARLY
 from ascendsim.passes.quant.products import NAME as PRODUCTS
 from tests.support.amct_networks import deployed, packed
+from tests.support.gate import every
 from tests.support.onnx_models import model, node, value
 from tests.support.quantised import by_onnxruntime, feed, float_network, quantised_by_onnxruntime
 
@@ -113,7 +114,7 @@ def test_weights_with_an_offset_and_bytes_back_to_floats() -> None:
     np.testing.assert_allclose(got(back), (bytes_of(given, 40.0, -7.0) + 7) * 0.025, rtol=1e-3)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("chip", every(3, CHIPS))
 def test_a_deployed_network_is_quicker_than_float16(chip: str, tmp_path: Path) -> None:
     given = float_network(128, 112)
     network = deployed(quantised_by_onnxruntime(given, tmp_path, "QDQ", keep=True))

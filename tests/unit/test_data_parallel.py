@@ -14,6 +14,7 @@ from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.isa.program import TaskKind
 from ascendsim.profiling.kinds import COMMUNICATION
 from ascendsim.training import scopes
+from tests.support.gate import every
 
 SERVER = "Atlas 800 9000"
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
@@ -68,7 +69,7 @@ def test_one_device_changes_no_tick() -> None:
     assert _on(_scaled(), 1).parallel is None
 
 
-@pytest.mark.parametrize("model", [_scaled, _plain, _clipped, _gradients])
+@pytest.mark.parametrize("model", every(2, [_scaled, _plain, _clipped, _gradients]))
 def test_several_are_never_quicker_than_one(model: object) -> None:
     compiled = model()  # type: ignore[operator]
     for devices in (2, 16):
@@ -148,7 +149,7 @@ def test_conversions_come_between_a_gradient_and_its_all_reduce() -> None:
     )  # one device does it later
 
 
-@pytest.mark.parametrize("fusion", ["off", "graph", "graph-kernel"])
+@pytest.mark.parametrize("fusion", every(2, ["off", "graph", "graph-kernel"]))
 def test_every_fusion_mode_runs(fusion: str) -> None:
     assert _cells(_on(_scaled(fusion)))["HcomAllReduce"] == 1
 

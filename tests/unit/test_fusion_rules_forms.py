@@ -182,7 +182,7 @@ def test_passes_count_as_in_a_published_compilation() -> None:
     layout here. Of 13 passes with effect these differ: what the two rules for splits of too many parts did
     to three parts is not public; of six groups of elementwise operators CANN's Eltwise pass took half."""
     (published,) = read_result("tests/data/fusion/fusion_result_example.json")
-    totals = asim.compile(yolov5s_with_boxes(), "Ascend310B1").fusion
+    totals = asim.compile(yolov5s_with_boxes(), "Ascend310B1", options={"tiling": "closed_form"}).fusion
     ours = {**totals.totals("graph"), **totals.totals("ub")}
     differing = {
         name: (counts, ours.get(name))

@@ -16,6 +16,7 @@ from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.edges import FORMS, parse_edges, pattern_of_edges
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from ascendsim.passes.rewriting.pattern import Any, Op, compiled
+from tests.support.gate import every
 
 MODELS = Path(__file__).parents[1] / "data" / "models"
 
@@ -56,9 +57,7 @@ def test_rules_that_search_themselves_are_asked() -> None:
     assert all(not list(rule.needs(pattern)) for rule in own for pattern in rule.patterns)
 
 
-@pytest.mark.parametrize(
-    "name", ["bert_tiny_s64", "resnet18", pytest.param("ghostnet", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", every(3, ["bert_tiny_s64", "resnet18", "ghostnet"]))
 def test_asking_all_rules_finds_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = asim.load(MODELS / f"{name}.onnx")
     found = asim.compile(graph).fusion

@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 import ascendsim as asim
+from tests.support.gate import every, in_turn
 from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, steps_apart
 
 pytest.importorskip("onnxruntime")
@@ -37,8 +38,7 @@ def in_int8(name: str, form: Form, folder: Path) -> onnx.ModelProto:
     return quantised_network(name, form, folder)
 
 
-@pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("form", "joined"), in_turn(FORMS, [False, True]))
 @pytest.mark.parametrize("name", [*NETWORKS, "bert_tiny_s64"])
 def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, folder: Path) -> None:
     """Of operators that became one (`joined`) the one is compared with the last of them."""
@@ -51,7 +51,7 @@ def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, fo
     assert np.mean(equal) > (0.95 if joined else 0.998)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("chip", every(3, CHIPS))
 @pytest.mark.parametrize("form", ["QDQ", pytest.param("QOperator", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_int8_is_quicker_than_float16(name: str, form: Form, chip: str, folder: Path) -> None:

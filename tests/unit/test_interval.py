@@ -168,7 +168,7 @@ def test_a_kind_that_is_left_out_is_not_seen(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_interval_of_a_result(models_dir: Path) -> None:
-    graph = asim.load(models_dir / "squeezenet1_1.onnx")
+    graph = asim.load(models_dir / "squeezenet1_1.onnx", shapes={"input": (1, 3, 64, 64)})
     result = asim.simulate(asim.compile(graph, "Ascend310P3"))
     found = result.duration_interval()
     assert found.kind == "multi-branch CNN"

@@ -133,7 +133,7 @@ def net(batch: int = 2, size: int = 112, both: bool = False) -> Graph:
 
 @pytest.mark.parametrize("values", ["device", "float32"])
 def test_values_do_not_change(values: str) -> None:
-    graph = net(size=56)
+    graph = net(size=28)
     apart, joined = (
         asim.compile(graph, "Ascend310", fusion="ub"),
         asim.compile(graph, "Ascend310", set={"l2.size": "64KiB"}, options=ON),

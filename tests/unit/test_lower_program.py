@@ -21,7 +21,7 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision.assign import apply_precision
 from ascendsim.soc import SocSpec, load
-from tests.support.gate import case
+from tests.support.gate import in_turn
 from tests.support.lowering import CHIPS, moved
 
 OPSET = default_opset()
@@ -140,7 +140,7 @@ def test_errors_of_templates_name_the_node() -> None:
 
 @pytest.mark.parametrize(
     ("model", "chip"),
-    [case(name, chip) for name in ("lenet5", "bert_tiny_s64", "squeezenet1_1", "lstm_lm") for chip in CHIPS],
+    in_turn(("lenet5", "bert_tiny_s64", "lstm_lm", "squeezenet1_1"), CHIPS),
 )
 def test_networks_lower_check_and_run_above_their_bounds(chip: str, model: str, models_dir: Path) -> None:
     soc = load(chip)

@@ -19,6 +19,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.lower.units import LoweredUnit, UnitLowering
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
+from tests.support.gate import in_turn
 
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -131,8 +132,7 @@ def times_compiled(model: asim.CompiledModel) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("fusion", ["off", "all"])
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize(("kind", "fusion"), in_turn([*BODIES], ["off", "all"]))
 def test_what_stands_still_is_not_compiled_every_turn(kind: str, fusion: str) -> None:
     proto, inputs = growing(BODIES[kind]), given()
     model = asim.compile(asim.load(proto), soc=SOC, fusion=fusion)

@@ -14,10 +14,27 @@ from ascendsim.isa.instructions import Loop, Mmad, Move, Pipe, Vector
 from ascendsim.isa.listing import task_listing
 from ascendsim.isa.program import RenamedBlock
 from ascendsim.runtime.device_memory import DeviceMemory
+from tests.support.gate import in_turn
 from tests.support.tile_runs import task_runs
 
 COUPLED, SPLIT = "Ascend310", "Ascend910B1"
 CHIPS = pytest.mark.parametrize("chip", [COUPLED, SPLIT])
+CONVOLUTIONS = {
+    "ragged": ((2, 20, 13, 11), 24, 3, {"pads": (1, 1, 1, 1)}),
+    "strided": ((1, 3, 30, 30), 16, 5, {"strides": (2, 2), "pads": (2, 1, 0, 2)}),
+    "direct": ((1, 32, 9, 9), 40, 1, {}),
+    "skipping": ((1, 16, 17, 17), 16, 1, {"strides": (3, 3)}),
+    "dilated": ((1, 16, 16, 16), 16, 3, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
+    "depthwise": ((1, 24, 10, 10), 24, 3, {"group": 24, "pads": (1, 1, 1, 1)}),
+    "grouped": ((2, 64, 8, 8), 32, 3, {"group": 4, "strides": (2, 2)}),
+    "uneven": ((2, 240, 6, 6), 120, 1, {"group": 3}),
+    "odd": ((1, 72, 9, 9), 72, 3, {"group": 9}),
+}
+WIDE = [  # image, kernel, stride, pads
+    ((1, 64, 4, 1201), (3, 3), 1, (1, 1, 1, 1)),
+    ((2, 32, 7, 1201), (5, 7), 2, (0, 3, 1, 2)),
+    ((1, 128, 2, 1201), (1, 9), 3, (0, 0, 0, 0)),
+]
 HALF = 2.0**-10  # two roundings to float16
 SINGLE = 2.0**-24
 
@@ -59,23 +76,10 @@ def weights(builder, name, *shape, scale=1.0):
     return builder.constant(values.astype(np.float32), name)
 
 
-@CHIPS
-@pytest.mark.parametrize(
-    ("shape", "outputs", "kernel", "attributes"),
-    [
-        ((2, 20, 13, 11), 24, 3, {"pads": (1, 1, 1, 1)}),
-        ((1, 3, 30, 30), 16, 5, {"strides": (2, 2), "pads": (2, 1, 0, 2)}),
-        ((1, 32, 9, 9), 40, 1, {}),
-        ((1, 16, 17, 17), 16, 1, {"strides": (3, 3)}),
-        ((1, 16, 16, 16), 16, 3, {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
-        ((1, 24, 10, 10), 24, 3, {"group": 24, "pads": (1, 1, 1, 1)}),
-        ((2, 64, 8, 8), 32, 3, {"group": 4, "strides": (2, 2)}),
-        ((2, 240, 6, 6), 120, 1, {"group": 3}),
-        ((1, 72, 9, 9), 72, 3, {"group": 9}),
-    ],
-    ids=["ragged", "strided", "direct", "skipping", "dilated", "depthwise", "grouped", "uneven", "odd"],
-)
-def test_convolutions(chip, shape, outputs, kernel, attributes):
+@pytest.mark.parametrize(("chip", "name"), in_turn([COUPLED, SPLIT], [*CONVOLUTIONS]))
+def test_convolutions(chip, name):
+    shape, outputs, kernel, attributes = CONVOLUTIONS[name]
+
     def make(builder, x, y=None):
         depth = shape[1] // attributes.get("group", 1)
         w = weights(builder, "w", outputs, depth, kernel, kernel, scale=depth**-0.5)
@@ -100,16 +104,10 @@ def test_runs_of_rows_for_which_l1_has_no_room_are_refused():
     assert asim.simulate(model).tile_coverage().lacking == {"Conv": 1}
 
 
-@CHIPS
-@pytest.mark.parametrize(
-    ("shape", "kernel", "stride", "pads"),
-    [
-        ((1, 64, 4, 1201), (3, 3), 1, (1, 1, 1, 1)),
-        ((2, 32, 7, 1201), (5, 7), 2, (0, 3, 1, 2)),
-        ((1, 128, 2, 1201), (1, 9), 3, (0, 0, 0, 0)),
-    ],
-)
-def test_convolutions_of_wide_maps_in_strips_of_columns(chip, shape, kernel, stride, pads):
+@pytest.mark.parametrize(("chip", "layer"), in_turn([SPLIT, COUPLED], WIDE))
+def test_convolutions_of_wide_maps_in_strips_of_columns(chip, layer):
+    shape, kernel, stride, pads = layer
+
     def make(builder, x):
         w = weights(builder, "w", 24, shape[1], *kernel, scale=0.05)
         return builder.op("Conv", x, w, weights(builder, "b", 24), pads=pads, strides=(stride, stride))

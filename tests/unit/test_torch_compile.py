@@ -39,10 +39,10 @@ def trained(module, function, x, target, steps):
     return losses
 
 
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("lenet", "bert")]
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("resnet", "lenet", "bert")]
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet", *LONG])
+@pytest.mark.parametrize("name", ["mlp", *LONG])
 def test_training_follows_eager_mode_dropout_included(name):
     module, x = network(name)
     with torch.no_grad():

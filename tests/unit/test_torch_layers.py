@@ -7,6 +7,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.ops import default_opset
+from tests.support.gate import every, slow
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
@@ -90,7 +91,7 @@ def example(name):
     return torch.randn(shapes.get(name, (2, 3, 12, 9)), generator=rng)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", every(2, MODULES))
 def test_gradients_are_those_of_eager_mode(name):
     torch.manual_seed(0)
     module = Loss(MODULES[name]())
@@ -111,7 +112,12 @@ def test_resizing_is_one_operator_each_way(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["nearest rounded", "bilinear corners", "GRU", pytest.param("LSTM", marks=pytest.mark.slow)]
+    "name",
+    [
+        "nearest rounded",
+        "bilinear corners",
+        *slow("GRU", "LSTM"),
+    ],
 )
 def test_inference_keeps_them_whole_too(name):
     module = MODULES[name]().eval()

@@ -10,6 +10,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.errors import InputError
 from ascendsim.torch.schedule import always, schedule
+from tests.support.gate import every
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
@@ -256,7 +257,7 @@ def test_operators_without_a_converter_are_on_the_hosts_lane():
 
 @pytest.mark.parametrize(
     "optimizer",
-    [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.NAdam],
+    every(3, [torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adam, torch.optim.NAdam]),
 )
 def test_compiled_optimizers_do_what_pytorchs_do(optimizer):
     torch.manual_seed(0)

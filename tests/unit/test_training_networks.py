@@ -16,6 +16,7 @@ from ascendsim.graph.ir import Constant, Graph
 from ascendsim.ops import default_opset
 from ascendsim.training.step import TrainingStep
 from tests.support.evaluate import evaluate
+from tests.support.gate import every
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MODELS = Path(__file__).parents[1] / "data" / "models"
@@ -85,7 +86,7 @@ def test_slopes_along_a_direction(name: str, options: dict[str, Any], every: int
 TRAINED = sorted(path for path in MODELS.glob("*.onnx") if path.stem != "swin_t")
 
 
-@pytest.mark.parametrize("path", TRAINED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(4, TRAINED), ids=lambda path: path.stem)
 def test_every_network_of_the_suite_can_be_trained(path: Path) -> None:
     net = asim.load(path)
     step = asim.training_step(net, loss="cross_entropy", output=net.outputs[-1].name, optimizer="momentum")

@@ -13,6 +13,7 @@ from ascendsim.isa.instructions import Move, Pipe, Vector
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.passes.fusion.rules.normalise.split_batchnorm import FusedBatchnormFusionPass
 from tests.support.fusing import build, fused, random
+from tests.support.gate import in_turn
 from tests.support.lowering import executed
 from tests.support.ub import Fused, moved, same_values, ub
 
@@ -53,8 +54,7 @@ def split(graph: Graph) -> Graph:
     return fused(graph, FusedBatchnormFusionPass()).graph
 
 
-@pytest.mark.parametrize("chip", COUPLED)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("chip", "shape"), in_turn(COUPLED, SHAPES))
 def test_both_halves_join_their_neighbours(chip: str, shape: tuple[int, ...]) -> None:
     """Programs are checked, bytes are those of the report, values are the same bits."""
     result = ub(split(build(lambda b: block(b, shape))), chip)
@@ -146,9 +146,7 @@ def test_split_cores_keep_the_sums_apart() -> None:
     assert any("takes only what FIXPIPE does on its way" in reason for reason in result.reasons)
 
 
-@pytest.mark.parametrize("chip", COUPLED)
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize(("chip", "residual", "kernel"), in_turn(COUPLED, [False, True], [1, 3]))
 def test_training_gets_faster_and_moves_less(chip: str, residual: bool, kernel: int) -> None:
     """Ascend310P3 holds these maps in L2, where sums by halves take longer than their way saves. Where L2 is
     quick, the timed tiling may read the map again to hide the sums: fusion counts with the closed form's."""

@@ -99,11 +99,10 @@ def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
         if point.model in ("resnet18", "resnet34") and point.batch == 1
     ]
     assert {point.model: point.aipp for point in points} == {"resnet18": True, "resnet34": False}
-    swapped = [replace(point, aipp=not point.aipp) for point in points]
-    published, other = (compare_models(chosen, models_dir).simulated for chosen in (points, swapped))
-    gains = {a.point.model: a.throughput / b.throughput for a, b in zip(published, other, strict=True)}
-    # images are shorter than floats, and need no Cast and TransData
-    assert gains["resnet18"] > 1 > gains["resnet34"]
+    (image,) = (point for point in points if point.aipp)
+    pair = [image, replace(image, aipp=False)]
+    published, other = (item.throughput for item in compare_models(pair, models_dir).simulated)
+    assert published > other  # images are shorter than floats, and need no Cast and TransData
 
 
 def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
