@@ -22,6 +22,7 @@ from ascendsim.ops.quant.quantize import saturated
 from ascendsim.ops.shared.common import (
     as_float32,
     computing_type,
+    finish,
     make_steps,
     normalise_axis,
     on_ai_cpu,
@@ -114,9 +115,9 @@ def _infer_dynamic(context: InferContext) -> None:
     context.set(1, DType.FLOAT32, statistics_shape(data))
 
 
-def _dynamic(_node: Node, inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
+def _dynamic(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
     x, smooth = (*inputs, None)[:2]
-    return per_row(as_float32(x), smooth)
+    return [finish(a, kind) for a, kind in zip(per_row(as_float32(x), smooth), wanted, strict=False)]
 
 
 def _lower_dynamic(node: Node, context: LowerContext) -> Work:
