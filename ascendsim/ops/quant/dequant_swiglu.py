@@ -156,6 +156,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
         reduces="cols" if dynamic else "none",
         sweeps=2,
         gather_bytes=cols * data.element_type.itemsize,
+        in_turn=dynamic,
+        cores="shares",
     )
 
 

@@ -91,7 +91,7 @@ def dynamic_steps(inside: DType, smooth: bool) -> tuple[Step, ...]:
         *make_steps(["vmul"] if smooth else [], inside),
         *make_steps(["vabs", "vcmax"], inside),
         *make_steps(["vmuls", "vdiv"], inside, "row"),
-        *make_steps(["vmul"], inside),
+        *make_steps(["vmuls"], inside),  # by a number: kernels go through rows one by one
         *to_bytes(inside),
     )
 
@@ -143,6 +143,8 @@ def _lower_dynamic(node: Node, context: LowerContext) -> Work:
         tuple(results),
         reduces="cols",
         sweeps=2,
+        in_turn=True,
+        cores="shares",
     )
 
 
@@ -213,7 +215,12 @@ def _lower_quant(node: Node, context: LowerContext) -> Work:
     steps = (*make_steps(first, inside), *rounded_steps(inside, node.input(2) is not None))
     streams = [Stream(Ref.of(tensor), over) for tensor, over in zip(parameters, split.overs, strict=True)]
     return VectorWork(
-        split.rows, split.cols, steps, (Stream(Ref.of(data)), *streams), (Stream(Ref.of(node.output)),)
+        split.rows,
+        split.cols,
+        steps,
+        (Stream(Ref.of(data)), *streams),
+        (Stream(Ref.of(node.output)),),
+        cores="shares",
     )
 
 
