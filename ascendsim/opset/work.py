@@ -233,7 +233,9 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
-        every_core: Whether the kernel is started on all cores, those too that have nothing to do.
+        cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
+            there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
+            functions of kernels in Ascend C); or all, also those that have nothing to do ("all").
         inputs, outputs: What is read and written.
     """
 
@@ -250,7 +252,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
-    every_core: bool = False
+    cores: Literal["worthwhile", "shares", "all"] = "worthwhile"
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,11 @@ STEPWISE = {
     "LogSoftmax": (15, "each of its instructions rounds; differences of the largest cancel"),
 }
 FEEDBACK = {"RNN": "the state is rounded at every step", "GRU": "as RNN", "LSTM": "as RNN"}
+_SUM = "the sum is rounded before it is normalised"
+_NORM = "what is normalised is rounded before it goes on"
 UNROUNDED = {
+    **dict.fromkeys(("AddRmsNorm", "AddRmsNormBias", "AddRmsNormQuant", "AddRmsNormDynamicQuant"), _SUM),
+    **dict.fromkeys(("RmsNormQuant", "RmsNormDynamicQuant", "split_qkv_rmsnorm_rope"), _NORM),
     "BitCast": "bits of another width",
     "Cast": "its result says the type",
     "CastLike": "as Cast",

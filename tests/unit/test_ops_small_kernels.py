@@ -375,7 +375,7 @@ def test_works_move_what_they_must() -> None:
         *(gamma[:16], gamma[:16]),
         **{"outputs": 3, "q_hidden_size": 32, "kv_hidden_size": 16, "head_dim": 16},
     )
-    assert fused.every_core
+    assert fused.cores == "all"
     long = make_node(
         "AddRmsNorm", [x.astype(np.float64)] * 2 + [gamma.astype(np.float64)], 3, "ascend", False
     )

@@ -1,7 +1,8 @@
 """Vector work that reduces rows one by one: all steps are done on a row before the next one begins.
 
 What was made of the whole row (its maximum, mean ...) comes back to all elements by way of a register: the
-scalar unit reads it, vectordup spreads it. Kernels of the first generation do so (`VectorWork.in_turn`).
+scalar unit reads it, and an instruction takes it from there, or vectordup spreads it. Kernels of the first
+generation do so, and those in Ascend C (`VectorWork.in_turn`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from ascendsim.lower.emit import plus
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.lower.templates.vector_writer import FOLDS, VectorWriter
 from ascendsim.opset.work import Step
+
+BY_NUMBER = frozenset({"vadds", "vmuls", "vmaxs", "vmins"})  # take the register as it is
 
 
 class RowWriter(VectorWriter):
@@ -55,6 +58,7 @@ class RowWriter(VectorWriter):
                 cycles = self.b.soc.issue.scalar_element_cycles
                 self.b.emit(Scalar(cycles, "value of a row", srcs=(target,)))
                 self.b.order(Pipe.S, Pipe.V, "scalar")
+            if one and step.over == "all" and self.scratch is not None and step.op not in BY_NUMBER:
                 room = min(cols * step.dtype.itemsize, self.scratch.slot_bytes)
                 spread, duplicate = self.b.target(self.scratch, room), Step("vectordup", step.dtype)
                 emit_steps(self.b, (duplicate,), self._counts(1, cols, duplicate), spread, ())

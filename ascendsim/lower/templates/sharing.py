@@ -63,6 +63,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     if work.own_tiling and soc.kernels.tiling_ns and (share := _of_open_shapes(work, space, total, soc)):
         return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
+    if work.cores != "worthwhile" and work.reduces != "rows":
+        return next(_shares(work, space, soc.vector_units, piece))
     computing = Computing.of(steps, soc)
     if space.flat and not computing.runs:
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)

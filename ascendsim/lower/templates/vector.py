@@ -57,7 +57,7 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     if expansion.noted:
         named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]
         groups = [replace(one, origins=at) for one, at in zip(groups, share_origins(named), strict=True)]
-    if work.every_core and idle > 0:
+    if work.cores == "all" and idle > 0:
         groups.append(BlockGroup(expansion.builder(core).build(), idle))
     return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
 

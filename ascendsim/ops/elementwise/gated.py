@@ -87,7 +87,7 @@ def _gated(node: Node, x: Array) -> Array:
 def _gelu_gated(node: Node, x: Array) -> tuple[Array, Array]:
     first, second = np.split(x, 2, axis=_axis(node, x.ndim))
     gate, other = (first, second) if node.attr("activate_left", 0) else (second, first)
-    made = (gelu_tanh if node.attr("approximate", 1) else gelu_exact)(gate)
+    made = (gelu_tanh if node.attr("approximate", 1) else gelu_exact)(gate).astype(x.dtype)
     return made * other, made
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.normalise.normalisation_work import row_statistics
 from ascendsim.ops.shared.common import (
@@ -127,6 +128,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
         tuple(Stream(Ref.of(tensor)) for tensor in inputs),
         tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
         gather_bytes=piece if by_head else 0,
+        cores="shares",
     )
 
 
@@ -190,7 +192,9 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -
 
 
 def _lower_split(node: Node, context: LowerContext) -> Work:
-    """A core takes a row after the other, as a whole."""
+    """A core takes one row after the other. Products and sums that turn bfloat16 go by float32 and back each
+    time.
+    """
     data = node.required(0)
     if data.elements == 0:
         return NoTask()
@@ -204,7 +208,8 @@ def _lower_split(node: Node, context: LowerContext) -> Work:
         steps += [*row_statistics(node, context, centred=False), *make_steps(["vmul"], inside)]
         steps += make_steps(["vadd"] if node.input(5) is not None else [], inside)
         steps += [*convert, *convert]
-    steps += [*make_steps(_turning("half"), inside), *convert]
+    apart = 3 if data.element_type is DType.BFLOAT16 else 0  # conversions around each product and sum
+    steps += [*make_steps(_turning("half"), inside), *convert * max(1, 3 * apart)]
     parameters = [tensor for tensor in node.inputs[3:] if tensor is not None]
     angles = [Stream(Ref.of(node.required(port))) for port in (1, 2)]
     return VectorWork(
@@ -213,9 +218,10 @@ def _lower_split(node: Node, context: LowerContext) -> Work:
         tuple(steps),
         (Stream(Ref.of(data)), *angles, *(Stream(Ref.of(tensor), "col") for tensor in parameters)),
         tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
-        reduces="cols" if node.input(3) is not None else "none",
+        reduces="cols",
         sweeps=3,
-        every_core=True,
+        in_turn=True,
+        cores="all",
     )
 
 

@@ -168,7 +168,14 @@ def _lower(node: Node, context: LowerContext) -> Work:
         inputs.append(Stream(Ref.of(second), "col" if node.op_type == "MoeGatingTopK" else "row"))
     outputs = tuple(Stream(Ref.of(tensor)) for tensor in node.outputs if tensor.elements)
     return VectorWork(
-        data.elements // experts, experts, tuple(steps), tuple(inputs), outputs, reduces="cols", sweeps=3
+        data.elements // experts,
+        experts,
+        tuple(steps),
+        tuple(inputs),
+        outputs,
+        reduces="cols",
+        sweeps=3,
+        cores="shares",
     )
 
 

@@ -249,6 +249,7 @@ def _lower_finalize(node: Node, context: LowerContext) -> Work:
         tuple(inputs),
         (Stream(Ref.of(target)),),
         gather_bytes=width * source.element_type.itemsize,
+        cores="shares",
     )
 
 

@@ -92,7 +92,9 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
 
 
 def _lower(node: Node, _context: LowerContext) -> Work:
-    """A burst, and an address from the slot, for each token."""
+    """A burst, and an address from the slot, for each token; each is a core's, while there are some (ATB,
+    reshape_and_cache_tiling.cpp).
+    """
     copies = []
     for number, new, _ in _pairs(node):
         source, target = Ref.of(node.required(new)), Ref.of(node.outputs[number])
@@ -102,7 +104,12 @@ def _lower(node: Node, _context: LowerContext) -> Work:
     if not copies:
         return NoTask()
     slots = Ref.of(node.required(_FORMS[node.op_type].slots))
-    return MoveWork(tuple(copies), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(slots,))
+    return MoveWork(
+        tuple(copies),
+        scalar_per_burst=SCALAR_CYCLES_PER_INDEX,
+        extra_inputs=(slots,),
+        parts=math.prod(slots.shape),
+    )
 
 
 def _links(node: Node) -> AxisMap:

@@ -26,7 +26,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
-from ascendsim.ops.normalise.normalisation_work import row_statistics
+from ascendsim.ops.normalise.normalisation_work import row_statistics, rows_apart
 from ascendsim.ops.quant.dynamic import (
     check_int8,
     dynamic_steps,
@@ -209,7 +209,9 @@ def _lower(node: Node, context: LowerContext) -> Work:
     steps: list[Step] = list(convert)
     if form.added:  # the sum leaves in its own type, and is what the rest begins with
         steps += [*convert, *make_steps(["vadd"], inside), *convert, *convert]
-    steps += [*row_statistics(node, context, centred=False), *make_steps(["vmul"], inside)]
+    in_turn = rows_apart(cols) or form.dynamic
+    steps += row_statistics(node, context, centred=False, by_number=in_turn)
+    steps += make_steps(["vmul"], inside)
     if form.beta is not None and node.input(form.beta) is not None:
         steps += make_steps(["vadd"], inside)
     if not form.scales:
@@ -235,6 +237,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
         ),
         reduces="cols",
         sweeps=3,
+        in_turn=in_turn,
+        cores="shares",
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ascendsim.core.dtypes import DType
@@ -130,8 +131,12 @@ def rows_work(
     )
 
 
-def row_statistics(node: Node, context: LowerContext, centred: bool) -> tuple[Step, ...]:
-    """Mean of a row, its subtraction, mean of squares, 1 / root, product."""
+def row_statistics(
+    node: Node, context: LowerContext, centred: bool, by_number: bool = False
+) -> tuple[Step, ...]:
+    """Mean of a row, its subtraction, mean of squares, 1 / root, product; this one by a number in a register
+    (`by_number`) where rows are gone through one by one.
+    """
     inside = computing_type(node.required(0).element_type, context, wide=True)
     mean = (
         (*make_steps(["vcadd"], inside), *make_steps(["vmuls"], inside, "row"), *make_steps(["vsub"], inside))
@@ -142,7 +147,7 @@ def row_statistics(node: Node, context: LowerContext, centred: bool) -> tuple[St
         *make_steps(["vmul", "vcadd"], inside),
         *make_steps(["vmuls", "vadds", "vsqrt", "vrec"], inside, "row"),
     )
-    return (*mean, *spread, *make_steps(["vmul"], inside))
+    return (*mean, *spread, *make_steps(["vmuls" if by_number else "vmul"], inside))
 
 
 def layer_norm_lower(node: Node, context: LowerContext) -> Work:
@@ -163,9 +168,26 @@ def layer_norm_lower(node: Node, context: LowerContext) -> Work:
         (rows, cols),
         [(1, cols) if tensor.elements > 1 else (1,) for tensor in node.inputs[1:] if tensor is not None],
     ).overs
-    return rows_work(
-        node, context, rows, cols, statistics=row_statistics(node, context, centred), tail=tail, overs=overs
-    )
+    statistics = row_statistics(node, context, centred, by_number=not centred and rows_apart(cols))
+    work = rows_work(node, context, rows, cols, statistics=statistics, tail=tail, overs=overs)
+    return work if centred else root_norm_kernel(work)
+
+
+# Rows up to this length are normalised many at a time, longer ones one by one (ops-nn, rms_norm_tiling.cpp:
+# SMALL_REDUCE_NUM; the kernels with a sum before have the same)
+SHORT_ROW = 2000
+
+
+def rows_apart(cols: int) -> bool:
+    """Whether CANN's kernels of root-mean-square normalisation go through rows one by one."""
+    return cols > SHORT_ROW
+
+
+def root_norm_kernel(work: Work) -> Work:
+    """Work of root-mean-square normalisation as CANN's kernel does it: rows go to all cores."""
+    if not isinstance(work, VectorWork):
+        return work
+    return replace(work, in_turn=work.in_turn or rows_apart(work.cols), cores="shares")
 
 
 def channel_norm_lower(node: Node, context: LowerContext) -> Work:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.normalise.normalisation_work import row_statistics, rows_work
+from ascendsim.ops.normalise.normalisation_work import root_norm_kernel, row_statistics, rows_apart, rows_work
 from ascendsim.ops.shared.common import on_ai_cpu, runs_on_ai_core, with_numpy
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, OpDef
@@ -51,9 +51,10 @@ def _lower(node: Node, context: LowerContext) -> Work:
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, 8.0)
     cols = gamma.elements
-    statistics = row_statistics(node, context, centred=False)
+    statistics = row_statistics(node, context, centred=False, by_number=rows_apart(cols))
     rows = math.prod(data.static_shape) // cols
-    return rows_work(node, context, rows, cols, statistics=statistics, tail=["vmul"], overs=("col",))
+    work = rows_work(node, context, rows, cols, statistics=statistics, tail=["vmul"], overs=("col",))
+    return root_norm_kernel(work)
 
 
 def _links(node: Node) -> AxisMap:

@@ -29,7 +29,14 @@ from ascendsim.ops.quant.dynamic import (
     scaled_bytes,
     statistics_shape,
 )
-from ascendsim.ops.shared.common import as_float32, computing_type, make_steps, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.shared.common import (
+    as_float32,
+    computing_type,
+    finish,
+    make_steps,
+    on_ai_cpu,
+    runs_on_ai_core,
+)
 from ascendsim.ops.shared.dims import need_shape, product
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import AxisMap
@@ -81,7 +88,7 @@ def _one_a_row(context: InferContext, rows: object) -> None:
         raise context.fail(f"needs {rows} values as input {_ACTIVATION}, one a row", count)
 
 
-def _compute(node: Node, inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
+def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
     x, weight, activation, bias, scale, offset = (*inputs, *(None,) * 6)[:6]
     with np.errstate(all="ignore"):
         if x.dtype == np.int32:
@@ -99,10 +106,12 @@ def _compute(node: Node, inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]
         made = gate / (1 + np.exp(-gate)) * other
     factor = None if scale is None else as_float32(scale).reshape(-1)
     if _dynamic(node):
-        return per_row(made, factor)
-    assert factor is not None
-    zero = None if offset is None else offset.reshape(-1)
-    return [scaled_bytes(made, factor, zero, divides=True), np.zeros(0, np.float32)]
+        results = per_row(made, factor)
+    else:
+        assert factor is not None
+        zero = None if offset is None else offset.reshape(-1)
+        results = scaled_bytes(made, factor, zero, divides=True), np.zeros(0, np.float32)
+    return [finish(array, kind) for array, kind in zip(results, wanted, strict=False)]
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
@@ -147,6 +156,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
         reduces="cols" if dynamic else "none",
         sweeps=2,
         gather_bytes=cols * data.element_type.itemsize,
+        in_turn=dynamic,
+        cores="shares",
     )
 
 

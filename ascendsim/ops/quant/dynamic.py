@@ -22,6 +22,7 @@ from ascendsim.ops.quant.quantize import saturated
 from ascendsim.ops.shared.common import (
     as_float32,
     computing_type,
+    finish,
     make_steps,
     normalise_axis,
     on_ai_cpu,
@@ -90,7 +91,7 @@ def dynamic_steps(inside: DType, smooth: bool) -> tuple[Step, ...]:
         *make_steps(["vmul"] if smooth else [], inside),
         *make_steps(["vabs", "vcmax"], inside),
         *make_steps(["vmuls", "vdiv"], inside, "row"),
-        *make_steps(["vmul"], inside),
+        *make_steps(["vmuls"], inside),  # by a number: kernels go through rows one by one
         *to_bytes(inside),
     )
 
@@ -114,9 +115,9 @@ def _infer_dynamic(context: InferContext) -> None:
     context.set(1, DType.FLOAT32, statistics_shape(data))
 
 
-def _dynamic(_node: Node, inputs: Sequence[Any], _wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
+def _dynamic(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Array]:
     x, smooth = (*inputs, None)[:2]
-    return per_row(as_float32(x), smooth)
+    return [finish(a, kind) for a, kind in zip(per_row(as_float32(x), smooth), wanted, strict=False)]
 
 
 def _lower_dynamic(node: Node, context: LowerContext) -> Work:
@@ -142,6 +143,8 @@ def _lower_dynamic(node: Node, context: LowerContext) -> Work:
         tuple(results),
         reduces="cols",
         sweeps=2,
+        in_turn=True,
+        cores="shares",
     )
 
 
@@ -212,7 +215,12 @@ def _lower_quant(node: Node, context: LowerContext) -> Work:
     steps = (*make_steps(first, inside), *rounded_steps(inside, node.input(2) is not None))
     streams = [Stream(Ref.of(tensor), over) for tensor, over in zip(parameters, split.overs, strict=True)]
     return VectorWork(
-        split.rows, split.cols, steps, (Stream(Ref.of(data)), *streams), (Stream(Ref.of(node.output)),)
+        split.rows,
+        split.cols,
+        steps,
+        (Stream(Ref.of(data)), *streams),
+        (Stream(Ref.of(node.output)),),
+        cores="shares",
     )
 
 
