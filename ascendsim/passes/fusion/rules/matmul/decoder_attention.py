@@ -145,7 +145,7 @@ class DecoderAttentionFusionPass(FusionRule):
         turns = [_turn_before(one) for one in operands]
         readers = [use.node for use in root.output.uses]
         turned = bool(readers) and all(_perm(node) == BY_HEADS for node in readers)
-        turned &= graph is None or root.output not in graph.outputs
+        turned &= root.output not in graph.outputs
         layout = "BNSD_BSND" if turned else "BNSD"
         if turned and all(turn is not None for turn in turns):
             operands, layout = [turn for turn in turns if turn is not None], "BSND"
@@ -165,8 +165,8 @@ class DecoderAttentionFusionPass(FusionRule):
             num_key_value_heads=shared,
             input_layout=layout,
             scale=found.scores.scale * found.query.scale * found.key.scale,
-            **steering.options,
         )
+        made.attributes.update(steering.options)
         if turned:
             for reader in readers:
                 replace_root(graph, reader, made.output)
@@ -242,11 +242,8 @@ def _scores(found: _Scores, tensor: Tensor) -> _Scores | None:
     if node.op_type in _PASSED:
         return _scores(found, node.required(0)) if tensor.element_type.is_float else None
     if node.op_type in ("Mul", "Div"):
-        ours, factor = _scaled(node)
-        if ours is None:
-            return None
-        scaled = replace(found, scale=found.scale * factor)
-        return _scores(scaled, ours)
+        data, factor = _scaled(node)
+        return None if data is None else _scores(replace(found, scale=found.scale * factor), data)
     if node.op_type == "Add" and found.added is None:
         for ours, other in ((0, 1), (1, 0)):
             added = (node.required(other), found.scale)
@@ -389,7 +386,7 @@ def _of_values(hidden: Array, sizes: tuple[int, int, int]) -> _Steering | str:
     if wide.shape[1] != 1:
         return "heads have masks of their own"
     whole = np.broadcast_to(wide, (wide.shape[0], 1, queries, keys))
-    empty = whole.all(axis=-1).any(axis=(0, 1))
+    empty: Array = np.asarray(np.any(whole.all(axis=-1), axis=(0, 1)))
     if not whole.any():
         return _Steering(empty=empty)
     if len(whole) > 1:
