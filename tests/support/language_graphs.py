@@ -124,6 +124,15 @@ def embedded_pair(
     return results
 
 
+def shared_attention(b: GraphBuilder) -> Tensor:
+    """Two heads of keys for four of queries, as ONNX's Attention is written out."""
+    q, k, v = (b.input(name, (1, heads, 6, 16)) for name, heads in (("q", 4), ("k", 2), ("v", 2)))
+    wide = [b.op("Expand", b.op("Unsqueeze", one, [2]), [1, 2, 2, 6, 16]) for one in (k, v)]
+    key, value = (b.op("Reshape", one, [1, 4, 6, 16]) for one in wide)
+    scores = b.op("MatMul", q, b.op("Transpose", key, perm=(0, 1, 3, 2)))
+    return b.op("MatMul", b.op("Softmax", b.op("Mul", scores, 0.25), axis=-1), value)
+
+
 # The example of each rule
 LANGUAGE: dict[str, Body] = {
     "RmsNormFusionPass": decomposed_norm,
@@ -135,6 +144,7 @@ LANGUAGE: dict[str, Body] = {
     "RotaryPositionEmbeddingFusionPass": rotated,
     "ApplyRotaryPosEmbFusionPass": turned_pair,
     "RotaryEmbeddingFusionPass": embedded_pair,
+    "DecoderAttentionFusionPass": shared_attention,
 }
 # Further forms
 LANGUAGE_FORMS: dict[str, tuple[str, Body]] = {

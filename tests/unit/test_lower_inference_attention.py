@@ -75,8 +75,8 @@ def _macs(program: Program) -> int:
 
 
 def _moved(program: Program, region: str) -> int:
-    (task,) = program.tasks
-    return sum(access.moved_bytes for access in task.accesses if access.region == region)
+    accesses = [access for task in program.tasks for access in task.accesses]
+    return sum(access.moved_bytes for access in accesses if access.region == region)
 
 
 def _teams(program: Program) -> int:
@@ -207,3 +207,17 @@ def test_programs_keep_to_buffers_regions_and_order(case: dict[str, Any]) -> Non
     check_program(program, load(SOC))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+
+
+def test_chips_of_one_kind_of_core_decode_by_vectors() -> None:
+    """Ascend310P: no product on the Cube in a step of decoding, keys pass once; prompts have products."""
+
+    def products(program: Program) -> int:
+        bodies = [static(group.block.body) for task in program.tasks for group in task.groups]
+        return len([item for body in bodies for item, _ in body if isinstance(item, Mmad)])
+
+    step = _step(4, 2, 1024, soc="Ascend310P3")
+    assert not products(step)
+    assert _moved(step, "k") == _moved(step, "v") == 4 * 2 * 1024 * 256
+    options = {"num_heads": 8, "num_key_value_heads": 8, "input_layout": "BSND"}
+    assert products(_program((1, 256, 8, 128), (1, 256, 8, 128), soc="Ascend310P3", **options)) > 1

@@ -25,7 +25,7 @@ from ascendsim.frontends.onnx.schemas import check_inputs, check_kind, check_nam
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
 from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
-from ascendsim.graph.ir import Array, AttributeValue, Constant, Graph, Node, Tensor
+from ascendsim.graph.ir import Array, AttributeValue, Constant, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.passes.infer import Inference
 
@@ -307,6 +307,7 @@ class Importer:
         stem: str,
         attributes: Mapping[str, AttributeValue] | None = None,
         made_up: bool = True,
+        domain: str = "",
     ) -> Tensor:
         """Adds a node of ours with one output, named `stem` (numbered if that is taken, or a name of the file
         and only made up here).
@@ -314,7 +315,7 @@ class Importer:
         output = frame.graph.add_tensor(Tensor(self._unique(frame, stem, made_up)))
         return self._add(
             op_type,
-            "",
+            domain,
             inputs,
             [output],
             name=stem,
@@ -452,6 +453,25 @@ class _Emitter:
         return self._frame.graph.add_tensor(tensor)
 
     def emit(
-        self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue
+        self,
+        op_type: str,
+        inputs: list[Tensor | None],
+        stem: str,
+        domain: str = "",
+        **attributes: AttributeValue,
     ) -> Tensor:
-        return self._importer._emit(self._frame, op_type, inputs, stem, attributes)
+        return self._importer._emit(self._frame, op_type, inputs, stem, attributes, domain=domain)
+
+    def give(self, output: str, tensor: Tensor) -> None:
+        frame = self._frame
+        name = frame.renamed.get(output, frame.prefix + output)
+        made = self._importer._emit(frame, "Identity", [tensor], name, made_up=False)
+        if output in frame.values:
+            raise GraphError(
+                f"value {output!r}", "must be defined once", remedy="the file is damaged; export it again"
+            )
+        frame.values[output] = made
+
+    def declared(self, output: str) -> Shape | None:
+        value = self._frame.declared.get(output)
+        return None if value is None else value_type(value, f"value {output!r}")[1]

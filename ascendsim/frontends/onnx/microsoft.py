@@ -3,6 +3,7 @@
     SimplifiedLayerNormalization(x, scale)                  RMSNormalization (which it is the older name of)
     SkipSimplifiedLayerNormalization(x, skip, scale, bias)  AddRmsNorm of x (+ bias) and skip
     RotaryEmbedding(x, positions, cos, sin)                 ONNX's, with its inputs in another order
+    GroupQueryAttention, MultiHeadAttention                 see `microsoft_attention`
 
 Exporters for onnxruntime-genai write them. Names, attributes and defaults are those of onnxruntime's
 documentation of its own operators.
@@ -16,6 +17,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.frontends.onnx.microsoft_attention import grouped, many_headed
 from ascendsim.frontends.onnx.upgrade import Draft, Emitter
 from ascendsim.graph.ir import Tensor
 
@@ -114,4 +116,6 @@ _RULES: dict[tuple[str, str], Callable[[Draft, Emitter], None]] = {
     ("com.microsoft", "SimplifiedLayerNormalization"): _norm,
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): _skip_norm,
     ("com.microsoft", "RotaryEmbedding"): _rotary,
+    ("com.microsoft", "GroupQueryAttention"): grouped,
+    ("com.microsoft", "MultiHeadAttention"): many_headed,
 }

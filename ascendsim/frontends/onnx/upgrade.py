@@ -15,7 +15,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.graph.ir import Array, AttributeValue, Tensor
+from ascendsim.graph.ir import Array, AttributeValue, Shape, Tensor
 
 
 @dataclass(slots=True)
@@ -58,9 +58,22 @@ class Emitter(Protocol):
         ...
 
     def emit(
-        self, op_type: str, inputs: list[Tensor | None], stem: str, **attributes: AttributeValue
+        self,
+        op_type: str,
+        inputs: list[Tensor | None],
+        stem: str,
+        domain: str = "",
+        **attributes: AttributeValue,
     ) -> Tensor:
         """Adds a node with one output in the newest form and infers it."""
+        ...
+
+    def declared(self, output: str) -> Shape | None:
+        """The shape that the file declares for an output of the draft."""
+        ...
+
+    def give(self, output: str, tensor: Tensor) -> None:
+        """Lets a tensor be an output of the draft by its name in the file."""
         ...
 
 

@@ -3,13 +3,13 @@
 Prompts are worked on as by FlashAttentionScore, a head at a time, in blocks of 512 keys where there are up to
 1024, of 1024 otherwise; those of ragged batches (TND) in blocks of 512 rows, of all heads that share keys, by
 512 keys (prompt_flash_attention_tiling.cpp and fused_infer_attention_score's for TND in ops-transformer).
-With few queries a sequence (a step of decoding) a work item
-is a sequence's head of keys with all queries that share it, so that keys come once; a core has whole items,
-and where items leave half of the cores idle, long keys are cut into parts, of 512 at least, whose results lie
-in scratch memory as float32 until all vector cores join them. Blocks have 8192, 4096 or 2048 keys, by the
-heads that share them (below 5, below 10, above), 1024 of 8-bit keys (2048 below 5 heads), 512 of latent ones
-(ops-transformer, incre_flash_attention_tiling.cpp). 8-bit keys are multiplied as they are, by queries in two
-8-bit parts.
+
+With few queries a sequence (a step of decoding) a work item is a sequence's head of keys with all queries
+that share it, so that keys come once. A core has whole items, and where items leave half of the cores idle,
+long keys are cut into parts, of 512 at least, whose results lie in scratch memory as float32 until all
+vector cores join them. Blocks have 8192, 4096 or 2048 keys, by the heads that share them (below 5, below 10,
+above), 1024 of 8-bit keys (2048 below 5 heads), 512 of latent ones (ops-transformer,
+incre_flash_attention_tiling.cpp). 8-bit keys are multiplied as they are, by queries in two 8-bit parts.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from ascendsim.ops.shared.inference_attention import (
     sizes_of,
     stored_layout,
 )
+from ascendsim.ops.shared.inference_attention_united import united_work
 from ascendsim.opset.attention import AttentionWork, BlockProduct, EqualHeads, Join, Matrix, Sweep
 from ascendsim.opset.refs import Ref, workspace_of
 from ascendsim.opset.steps import Step
@@ -67,7 +68,8 @@ def inference_attention_work(node: Node, context: LowerContext) -> Work:
     if node.required(0).element_type not in CUBE_TYPES:
         assert isinstance(sizes.keys, int)
         return on_ai_cpu(node, 2.0 * sizes.keys)
-    return _Writer(node, context, sizes).work()
+    writer = _Writer(node, context, sizes)
+    return writer.work() if context.split_cores else writer.united()
 
 
 class _Writer:
@@ -233,6 +235,22 @@ class _Writer:
             join=join,
             prologue=before,
             epilogue=after,
+        )
+
+    def united(self) -> Work:
+        """The same on cores that have Cube and vector unit together."""
+        node, size, width = self.node, self.sizes.size, self.sizes.width
+        assert isinstance(size, int)
+        assert isinstance(width, int)
+        refs = [self.keys(port).ref for port in (1, 2)]
+        others = [given(node, port) for port in (self.ports.shift, self.ports.mask)]
+        return united_work(
+            self.heads,
+            (Ref.of(node.required(0)), refs[0], refs[1]),
+            Ref.of(node.outputs[0]),
+            [Ref.of(one) for one in others if one is not None],
+            (size + int(self.sizes.rope or 0), width),
+            self.steps_of_decoding,
         )
 
     def _query(self, size: int) -> tuple[Matrix, tuple[Sweep, ...]]:

@@ -1,0 +1,75 @@
+"""Attention of inference on chips whose cores have Cube and vector unit together (Ascend310P).
+
+A step of decoding is vector work alone, as CANN's kernel for these chips has it (IncreFlashAttention's
+template of vectors): keys pass once, each multiplied by all queries that share it and added up, then values.
+A prompt's scores go from the Cube to the vector unit and back. Assumed: that scores lie in scratch memory
+between, and that no part of the keys is left out where a band would allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ascendsim.core.dtypes import DType
+from ascendsim.ops.shared.common import make_steps
+from ascendsim.opset.attention import EqualHeads
+from ascendsim.opset.refs import Ref, workspace_of
+from ascendsim.opset.work import CubeWork, Part, SequenceWork, Stream, VectorWork
+
+_WIDE = DType.FLOAT32
+
+
+def united_work(
+    heads: Sequence[EqualHeads],
+    operands: tuple[Ref, Ref, Ref],
+    result: Ref,
+    given: Sequence[Ref],
+    sizes: tuple[int, int],
+    decoding: bool,
+) -> SequenceWork:
+    """The work of all heads, one kind after the other.
+
+    Args:
+        heads: Of queries, or of keys where steps of decoding share them.
+        operands: Query, key and value.
+        result: What is made.
+        given: Shift and mask, where there are such.
+        sizes: Elements of a query and of a value.
+        decoding: Whether it is a step of decoding.
+    """
+    query, key, value = operands
+    size, width = sizes
+    kind = query.dtype
+    parts: list[Part] = []
+    most = max((one.count * one.queries * one.group * one.keys for one in heads), default=1)
+    scores = Ref(workspace_of("scores"), (most,), kind, query.format, most * kind.itemsize)
+    softmax = ("vmuls", *(["vadd"] if given else []), "vsub", "vexp", "vdiv")
+    for one in heads:
+        rows = one.queries * one.group
+        items = one.count * one.keys
+        if decoding:
+            steps = make_steps([("vmul", rows), ("vcadd", rows)], kind)
+            reading = (Stream(key), Stream(query, "col"))
+            parts.append(VectorWork(items, size, steps, reading, (Stream(scores, "row"),), reduces="cols"))
+        else:
+            parts.append(
+                CubeWork(rows, size, one.keys, query, key, scores, one.count, transpose_b=True, dtype=kind)
+            )
+        parts.append(
+            VectorWork(
+                one.count * rows,
+                one.keys,
+                (*make_steps(["vcmax"], kind), *make_steps(softmax, kind), *make_steps(["vcadd"], kind)),
+                (Stream(scores), *(Stream(ref) for ref in given)),
+                (Stream(scores),),
+                reduces="cols",
+                sweeps=3,
+            )
+        )
+        if decoding:
+            steps = make_steps([("vmul", rows), ("vadd", rows)], kind)
+            reading = (Stream(value), Stream(scores, "row"))
+            parts.append(VectorWork(items, width, steps, reading, (Stream(result, "col"),), reduces="rows"))
+        else:
+            parts.append(CubeWork(rows, one.keys, width, scores, value, result, one.count, dtype=kind))
+    return SequenceWork(tuple(parts))
