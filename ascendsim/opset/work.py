@@ -335,6 +335,15 @@ class AiCpuWork:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkWork:
+    """A collective on the links between devices: its time is known beforehand, and no core takes part."""
+
+    us: float
+    inputs: tuple[Ref, ...] = ()
+    outputs: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """A tensor whose memory is a piece of another one's.
 
@@ -429,6 +438,7 @@ Work = Union[
     MoveWork,
     ScalarWork,
     AiCpuWork,
+    LinkWork,
     NoTask,
     SequenceWork,
     StagedProduct,
