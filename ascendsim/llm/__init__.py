@@ -15,24 +15,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ascendsim.llm.architecture import Architecture
     from ascendsim.llm.config import architecture, shipped
+    from ascendsim.llm.language_model import LanguageModel, model
     from ascendsim.llm.memory import Memory
-    from ascendsim.llm.model import LanguageModel, model
-    from ascendsim.llm.requests import Request, poisson
-    from ascendsim.llm.serve import Serving, serve
+    from ascendsim.llm.requests import Request, Workload, poisson
+    from ascendsim.llm.server import serve
+    from ascendsim.llm.serving import Serving
+    from ascendsim.llm.structure import Architecture
+    from ascendsim.llm.sweeping import Sweep, sweep
 
 _HOMES = {
-    "Architecture": "architecture",
+    "Architecture": "structure",
     "architecture": "config",
     "shipped": "config",
     "Memory": "memory",
-    "LanguageModel": "model",
-    "model": "model",
+    "LanguageModel": "language_model",
+    "model": "language_model",
     "Request": "requests",
+    "Sweep": "sweeping",
+    "Workload": "requests",
     "poisson": "requests",
-    "Serving": "serve",
-    "serve": "serve",
+    "sweep": "sweeping",
+    "Serving": "serving",
+    "serve": "server",
 }
 
 __all__ = [
@@ -41,11 +46,14 @@ __all__ = [
     "Memory",
     "Request",
     "Serving",
+    "Sweep",
+    "Workload",
     "architecture",
     "model",
     "poisson",
     "serve",
     "shipped",
+    "sweep",
 ]
 
 

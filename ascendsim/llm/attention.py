@@ -8,9 +8,9 @@ import numpy as np
 
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.architecture import Architecture
 from ascendsim.llm.layers import ASCEND, Kernels
 from ascendsim.llm.sharding import Shard
+from ascendsim.llm.structure import Architecture
 
 BLOCK = 128  # tokens of a block of the paged cache: what stacks on these chips use
 COMPRESSED = (2048, 2048)  # of a mask that nobody reads: its mode says all

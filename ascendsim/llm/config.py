@@ -12,8 +12,8 @@ from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.llm.architecture import Architecture
 from ascendsim.llm.families import FAMILIES, Facts
+from ascendsim.llm.structure import Architecture
 
 _SHIPPED = Path(__file__).parent / "data" / "configs.toml"
 _MOST_BYTES = 1 << 20  # of a config file; those of large models have a few kilobytes

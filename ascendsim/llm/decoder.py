@@ -9,13 +9,13 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Array, Graph, Tensor
-from ascendsim.llm.architecture import Architecture
 from ascendsim.llm.attention import Angles, Tokens, attention
 from ascendsim.llm.experts import mixture
 from ascendsim.llm.latent import latent_attention
 from ascendsim.llm.layers import Kernels
 from ascendsim.llm.links import Links
 from ascendsim.llm.sharding import Shard
+from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import NumberFormat
 from ascendsim.llm.weights import Weights
 

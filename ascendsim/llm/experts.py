@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.architecture import Architecture, Experts
 from ascendsim.llm.attention import Tokens
 from ascendsim.llm.layers import Kernels
 from ascendsim.llm.sharding import Shard
+from ascendsim.llm.structure import Architecture, Experts
 
 
 def reached(mixture: Experts, rows: int) -> float:

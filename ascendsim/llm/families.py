@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ascendsim.llm.architecture import Experts, Latent
+from ascendsim.llm.structure import Experts, Latent
 
 Config = Mapping[str, Any]
 Facts = dict[str, Any]

@@ -1,16 +1,16 @@
 """Multi-head latent attention: a short vector a token is kept, of which all heads' keys and values come.
 
-A step with a cache multiplies queries by what would expand keys, so that all heads attend over the kept vectors
-themselves; a prompt without past expands them, which takes fewer products there.
+A step with a cache multiplies queries by what would expand keys, so that all heads attend over the kept
+vectors themselves; a prompt without past expands them, which takes fewer products there.
 """
 
 from __future__ import annotations
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.architecture import Architecture, Latent
 from ascendsim.llm.attention import Angles, Tokens, attend, turned
 from ascendsim.llm.layers import Kernels
 from ascendsim.llm.sharding import Shard
+from ascendsim.llm.structure import Architecture, Latent
 
 
 def latent_attention(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.errors import InputError
-from ascendsim.llm.architecture import Architecture
+from ascendsim.llm.structure import Architecture
 
 VOCABULARY_ALIGN = 64  # rows of a card's share: stacks pad the table
 

@@ -2,8 +2,7 @@
 
 A collective takes a fixed time and a time a byte, both of the protocol for small or for large messages; a
 group changes the protocol at so many bytes. Inside a network devices do not arrive together, which adds a
-fixed time. Between groups with figures, and outside them, fixed times go straight with the number of devices;
-so do times a byte. `collectives.py` has HCCL's general model, by which training is timed.
+fixed time. `collectives.py` has HCCL's general model, by which training is timed.
 """
 
 from __future__ import annotations
@@ -17,6 +16,14 @@ from ascendsim.core.errors import InputError
 from ascendsim.soc.figures import DATA
 
 _TABLE = DATA / "collectives.csv"
+_NUMBERS = (
+    "switch_bytes",
+    "small_us",
+    "small_us_per_mb",
+    "large_us",
+    "large_us_per_mb",
+    "in_network_us",
+)
 MOST = 16  # devices; larger groups span servers
 
 
@@ -71,18 +78,35 @@ def collective_us(short_name: str, kind: str, devices: int, size: int, *, in_net
         raise InputError(f"chip {short_name}", "has no figures of its links", remedy=f"choose one of {chips}")
     if not 1 < devices <= MOST:
         raise InputError("number of devices", f"must be from 1 to {MOST}", devices)
-    counts = sorted(known)
+    return _group(known, devices).us(size, in_network)
+
+
+def _group(known: Mapping[int, GroupFigures], devices: int) -> GroupFigures:
+    """Figures of a group: straight between its neighbours in the table. Outside it those of the nearest
+    group, whose protocols change at as many bytes a device; the fixed time of small messages goes on
+    straight.
+    """
     if devices in known:
-        return known[devices].us(size, in_network)
-    below = max((count for count in counts if count < devices), default=None)
-    above = min((count for count in counts if count > devices), default=None)
-    if below is None or above is None:  # a path that grows or shrinks with the others that take part
-        nearest = known[below if below is not None else counts[0]]
-        base = below if below is not None else counts[0]
-        return nearest.us(size * base // devices, in_network) * (1 + devices / base) / 2
-    share = (devices - below) / (above - below)
-    ends = (known[below].us(size, in_network), known[above].us(size, in_network))
-    return ends[0] + share * (ends[1] - ends[0])
+        return known[devices]
+    counts = sorted(known)
+    high = min((place for place, count in enumerate(counts) if count > devices), default=len(counts) - 1)
+    high = max(high, 1)
+    low, high = counts[high - 1], counts[high]
+    share = (devices - low) / (high - low)
+
+    def between(name: str) -> float:
+        ends = (getattr(known[low], name), getattr(known[high], name))
+        return float(ends[0] + share * (ends[1] - ends[0]))
+
+    nearest = known[low if devices < low else high]
+    if low < devices < high:
+        numbers = [between(name) for name in _NUMBERS]
+    else:
+        numbers = [float(getattr(nearest, name)) for name in _NUMBERS]
+        numbers[0] *= devices / (low if devices < low else high)
+        numbers[1] = max(0.0, between("small_us"))
+    switch, small, small_mb, large, large_mb, extra = numbers
+    return GroupFigures(switch, small, small_mb, large, large_mb, extra, nearest.source, True)
 
 
 @cache
@@ -90,7 +114,7 @@ def _figures() -> Mapping[tuple[str, str], Mapping[int, GroupFigures]]:
     found: dict[tuple[str, str], dict[int, GroupFigures]] = {}
     with _TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            switch, small, small_mb, large, large_mb, extra = (float(row[name]) for name in list(row)[3:9])
+            switch, small, small_mb, large, large_mb, extra = (float(row[name]) for name in _NUMBERS)
             assumed = row["assumed"] == "yes"
             figures = GroupFigures(switch, small, small_mb, large, large_mb, extra, row["source"], assumed)
             found.setdefault((row["short_name"], row["kind"]), {})[int(row["devices"])] = figures

@@ -15,13 +15,13 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.llm.architecture import Architecture
 from ascendsim.llm.attention import Tokens
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
 from ascendsim.llm.sharding import Shard
+from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import NumberFormat, format_named, on_chip
 from ascendsim.llm.weights import Weights
 from ascendsim.soc import SocSpec
