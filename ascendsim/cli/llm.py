@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 
 if TYPE_CHECKING:
     from ascendsim.llm.language_model import LanguageModel
@@ -82,7 +83,7 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     )
     print(", ".join(f"{memory.largest_batch(context)} at {context}" for context in contexts))
     if args.output is not None:
-        folder = Path(args.output)
+        folder = make_folder(args.output)
         found.table().to_csv(folder / "llm_steps.csv")
         print(f"wrote {folder / 'llm_steps.csv'}")
         pictures = {
@@ -119,7 +120,7 @@ def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
     print_formatted(found.summary())
     print_formatted(found.table())
     if args.output is not None:
-        folder = Path(args.output)
+        folder = make_folder(args.output)
         for table in (found.summary(), found.table()):
             table.to_csv(folder / f"{table.name}.csv")
             print(f"wrote {folder / f'{table.name}.csv'}")

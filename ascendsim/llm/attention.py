@@ -8,37 +8,11 @@ import numpy as np
 
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.layers import ASCEND, Kernels
-from ascendsim.llm.sharding import Shard
-from ascendsim.llm.structure import Architecture
+from ascendsim.llm.layers import ASCEND, Step
 
 BLOCK = 128  # tokens of a block of the paged cache: what stacks on these chips use
 COMPRESSED = (2048, 2048)  # of a mask that nobody reads: its mode says all
 UNBOUNDED = 2147483647
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """What a step works on.
-
-    Attributes:
-        batch: Sequences.
-        queries: New tokens of each.
-        context: Tokens of each after the step, the new ones among them.
-    """
-
-    batch: int
-    queries: int
-    context: int
-
-    @property
-    def rows(self) -> int:
-        return self.batch * self.queries
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of a sequence in the cache."""
-        return -(-self.context // BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +24,33 @@ class Angles:
     size: int
 
 
-def attention(
-    kernels: Kernels,
-    model: Architecture,
-    shard: Shard,
-    tokens: Tokens,
-    layer: int,
-    x: Tensor,
-    angles: Angles | None,
-) -> Tensor:
+def attention(step: Step, layer: int, x: Tensor, angles: Angles | None) -> Tensor:
     """What all heads of this card make of the normalised rows, before the last product's sum over cards."""
-    b = kernels.builder
+    b, model = step.builder, step.model
     whole, head = model.heads_of(layer)
-    heads, shared = shard.heads, shard.kv_heads(whole)
+    heads, shared = step.shard.heads, step.shard.kv_heads(whole)
     sizes = [heads * head, shared * head, shared * head]
-    packed = kernels.product(x, "self_attn.qkv_proj", sum(sizes), bias=model.qkv_bias)
+    packed = step.product(x, "self_attn.qkv_proj", sum(sizes), bias=model.qkv_bias)
     parts = b.ops("Split", packed, sizes, axis=-1, outputs=3, name="self_attn/split")
-    rows = tokens.rows
+    rows = step.tokens.rows
     query, key, value = (
         b.op("Reshape", part, [rows, count, head])
         for part, count in zip(parts, (heads, shared, shared), strict=True)
     )
     if model.head_norm:
-        query, key = kernels.norm(query, "self_attn.q_norm"), kernels.norm(key, "self_attn.k_norm")
+        query, key = step.norm(query, "self_attn.q_norm"), step.norm(key, "self_attn.k_norm")
     if angles is not None:
-        query, key = (turned(kernels, part, angles, name) for part, name in ((query, "q"), (key, "k")))
+        query, key = (turned(step, part, angles, name) for part, name in ((query, "q"), (key, "k")))
     window = 0 if model.is_global(layer) else model.window
     scale = model.scale or head**-0.5
-    made = attend(kernels, tokens, query, key, value, scale, window)
+    made = attend(step, query, key, value, scale, window)
     flat = b.op("Reshape", made, [rows, heads * head])
-    return kernels.product(flat, "self_attn.o_proj", model.hidden, bias=model.out_bias)
+    return step.product(flat, "self_attn.o_proj", model.hidden, bias=model.out_bias)
 
 
-def turned(kernels: Kernels, part: Tensor, angles: Angles, name: str) -> Tensor:
+def turned(step: Step, part: Tensor, angles: Angles, name: str) -> Tensor:
     """Heads turned by the tokens' angles; what lies behind `angles.size` stays as it is."""
-    b, head = kernels.builder, part.static_shape[-1]
+    b, head = step.builder, part.static_shape[-1]
     call = f"self_attn/rotary_{name}"
     rest = None
     if angles.size < head:
@@ -100,8 +66,7 @@ def _mask(b: GraphBuilder) -> Tensor:
 
 
 def attend(
-    kernels: Kernels,
-    tokens: Tokens,
+    step: Step,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -111,13 +76,12 @@ def attend(
     """The attention kernel over new keys and those of the cache.
 
     Args:
-        kernels: Of the graph.
-        tokens: What the step works on.
+        step: Whose it is.
         query, key, value: [rows, heads, elements] of the new tokens.
         scale: Factor of the scores.
         window: Keys that a query sees; 0 = all.
     """
-    b = kernels.builder
+    b, tokens = step.builder, step.tokens
     batch, fresh = tokens.batch, tokens.queries
     heads = query.static_shape[1]
     query = b.op("Reshape", query, [batch, fresh, *query.static_shape[1:]])

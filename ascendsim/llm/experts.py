@@ -7,10 +7,8 @@ import math
 import numpy as np
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.attention import Tokens
-from ascendsim.llm.layers import Kernels
-from ascendsim.llm.sharding import Shard
-from ascendsim.llm.structure import Architecture, Experts
+from ascendsim.llm.layers import Step
+from ascendsim.llm.structure import Experts
 
 
 def reached(mixture: Experts, rows: int) -> float:
@@ -23,14 +21,10 @@ def reached(mixture: Experts, rows: int) -> float:
     return mixture.count * (1 - missed**rows)
 
 
-def mixture(kernels: Kernels, model: Architecture, shard: Shard, tokens: Tokens, x: Tensor) -> Tensor:
+def mixture(step: Step, own: Experts, x: Tensor) -> Tensor:
     """What a card's experts, and the network beside them, make of the tokens."""
-    own = model.experts
-    assert own is not None
-    b, rows = kernels.builder, tokens.rows
-    scores = b.op(
-        "Softmax", kernels.product(x, "mlp.gate", own.count, plain=True), axis=-1, name="mlp/scores"
-    )
+    b, rows, model, shard = step.builder, step.tokens.rows, step.model, step.shard
+    scores = b.op("Softmax", step.product(x, "mlp.gate", own.count, plain=True), axis=-1, name="mlp/scores")
     shares, _ = b.ops("TopK", scores, [own.active], outputs=2, name="mlp/chosen")
     met = min(own.count, math.ceil(reached(own, rows) * shard.experts / own.count))
     routed = rows * own.active * shard.experts // own.count

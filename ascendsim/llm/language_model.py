@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Literal
 
+from ascendsim.api.building import GraphBuilder
 from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
@@ -15,9 +16,9 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
-from ascendsim.llm.attention import Tokens
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
+from ascendsim.llm.layers import Step, Tokens
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
 from ascendsim.llm.sharding import Shard
@@ -124,7 +125,9 @@ class LanguageModel:
         form = on_chip(self.form, chip)
         links = Links(self.cards, chip.short_name)
         tokens = self._checked_tokens(Tokens(batch, queries, context))
-        return step_graph(self.architecture, self.shard, form, links, tokens, self.weights, layers)
+        builder = GraphBuilder(self.name, dtype=form.flow)
+        step = Step(builder, self.architecture, self.shard, tokens, form, links, self.weights)
+        return step_graph(step, layers)
 
     @checked()
     def compiled(

@@ -7,48 +7,44 @@ vectors themselves; a prompt without past expands them, which takes fewer produc
 from __future__ import annotations
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.attention import Angles, Tokens, attend, turned
-from ascendsim.llm.layers import Kernels
-from ascendsim.llm.sharding import Shard
-from ascendsim.llm.structure import Architecture, Latent
+from ascendsim.llm.attention import Angles, attend, turned
+from ascendsim.llm.layers import Step
+from ascendsim.llm.structure import Latent
 
 
-def latent_attention(
-    kernels: Kernels, model: Architecture, shard: Shard, tokens: Tokens, x: Tensor, angles: Angles
-) -> Tensor:
+def latent_attention(step: Step, own: Latent, x: Tensor, angles: Angles) -> Tensor:
     """What the card's heads make of the normalised rows."""
-    own = model.latent
-    assert own is not None
-    b, rows, heads = kernels.builder, tokens.rows, shard.heads
-    plain, rotary = _queries(kernels, own, x, rows, heads)
-    joint = kernels.product(x, "self_attn.kv_a_proj_with_mqa", own.rank + own.rotary)
+    b, tokens = step.builder, step.tokens
+    rows, heads = tokens.rows, step.shard.heads
+    plain, rotary = _queries(step, own, x)
+    joint = step.product(x, "self_attn.kv_a_proj_with_mqa", own.rank + own.rotary)
     kept, shared = b.ops("Split", joint, [own.rank, own.rotary], axis=-1, outputs=2, name="self_attn/split")
-    kept = kernels.norm(kept, "self_attn.kv_a_layernorm")
-    shared = turned(kernels, b.op("Reshape", shared, [rows, 1, own.rotary]), angles, "k")
-    rotary = turned(kernels, rotary, angles, "q")
-    scale = model.scale or (own.plain + own.rotary) ** -0.5
+    kept = step.norm(kept, "self_attn.kv_a_layernorm")
+    shared = turned(step, b.op("Reshape", shared, [rows, 1, own.rotary]), angles, "k")
+    rotary = turned(step, rotary, angles, "q")
+    scale = step.model.scale or (own.plain + own.rotary) ** -0.5
     if tokens.context == tokens.queries:
-        made = _expanded(kernels, own, tokens, plain, rotary, kept, shared, scale)
+        made = _expanded(step, plain, rotary, kept, shared, scale)
     else:
-        made = _absorbed(kernels, own, tokens, plain, rotary, kept, shared, scale)
-    return kernels.product(b.op("Reshape", made, [rows, heads * own.value]), "self_attn.o_proj", model.hidden)
+        made = _absorbed(step, plain, rotary, kept, shared, scale)
+    return step.product(
+        b.op("Reshape", made, [rows, heads * own.value]), "self_attn.o_proj", step.model.hidden
+    )
 
 
-def _queries(kernels: Kernels, own: Latent, x: Tensor, rows: int, heads: int) -> tuple[Tensor, Tensor]:
+def _queries(step: Step, own: Latent, x: Tensor) -> tuple[Tensor, Tensor]:
     """Parts of the queries that do not turn and that do."""
-    b, name = kernels.builder, "self_attn.q_proj"
+    b, name, rows, heads = step.builder, "self_attn.q_proj", step.tokens.rows, step.shard.heads
     if own.query_rank:
-        x = kernels.product(x, "self_attn.q_a_proj", own.query_rank)
-        x, name = kernels.norm(x, "self_attn.q_a_layernorm"), "self_attn.q_b_proj"
-    whole = b.op("Reshape", kernels.product(x, name, heads * (own.plain + own.rotary)), [rows, heads, -1])
+        x = step.product(x, "self_attn.q_a_proj", own.query_rank)
+        x, name = step.norm(x, "self_attn.q_a_layernorm"), "self_attn.q_b_proj"
+    whole = b.op("Reshape", step.product(x, name, heads * (own.plain + own.rotary)), [rows, heads, -1])
     plain, rotary = b.ops("Split", whole, [own.plain, own.rotary], axis=-1, outputs=2)
     return plain, rotary
 
 
 def _expanded(
-    kernels: Kernels,
-    own: Latent,
-    tokens: Tokens,
+    step: Step,
     plain: Tensor,
     rotary: Tensor,
     kept: Tensor,
@@ -56,19 +52,18 @@ def _expanded(
     scale: float,
 ) -> Tensor:
     """Attention over keys and values of every head."""
-    b, (rows, heads, _) = kernels.builder, plain.static_shape
-    both = kernels.product(kept, "self_attn.kv_b_proj", heads * (own.plain + own.value))
+    b, (rows, heads, _), own = step.builder, plain.static_shape, step.model.latent
+    assert own is not None
+    both = step.product(kept, "self_attn.kv_b_proj", heads * (own.plain + own.value))
     both = b.op("Reshape", both, [rows, heads, own.plain + own.value])
     key, value = b.ops("Split", both, [own.plain, own.value], axis=-1, outputs=2)
     spread = b.op("Expand", shared, [rows, heads, own.rotary])
     query = b.op("Concat", plain, rotary, axis=-1)
-    return attend(kernels, tokens, query, b.op("Concat", key, spread, axis=-1), value, scale)
+    return attend(step, query, b.op("Concat", key, spread, axis=-1), value, scale)
 
 
 def _absorbed(
-    kernels: Kernels,
-    own: Latent,
-    tokens: Tokens,
+    step: Step,
     plain: Tensor,
     rotary: Tensor,
     kept: Tensor,
@@ -76,14 +71,15 @@ def _absorbed(
     scale: float,
 ) -> Tensor:
     """Attention over the kept vectors, which all heads share."""
-    b, (rows, heads, _) = kernels.builder, plain.static_shape
+    b, (rows, heads, _), own = step.builder, plain.static_shape, step.model.latent
+    assert own is not None
     into = b.weight("self_attn.kv_b_proj.keys", (heads, own.plain, own.rank))
     back = b.weight("self_attn.kv_b_proj.values", (heads, own.rank, own.value))
     query = b.op("MatMul", b.op("Transpose", plain, perm=[1, 0, 2]), into, name="self_attn/absorb")
     query = b.op("Concat", b.op("Transpose", query, perm=[1, 0, 2]), rotary, axis=-1)
     kept = b.op("Reshape", kept, [rows, 1, own.rank])
     key = b.op("Concat", kept, shared, axis=-1)
-    made = attend(kernels, tokens, query, key, kept, scale)
+    made = attend(step, query, key, kept, scale)
     made = b.op("Transpose", b.op("Reshape", made, [rows, heads, own.rank]), perm=[1, 0, 2])
     made = b.op("MatMul", made, back, name="self_attn/values")
     return b.op("Transpose", made, perm=[1, 0, 2])

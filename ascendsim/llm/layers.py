@@ -16,36 +16,59 @@ from ascendsim.llm.types import GROUP, NumberFormat
 
 if TYPE_CHECKING:
     from ascendsim.llm.links import Links
+    from ascendsim.llm.sharding import Shard
+    from ascendsim.llm.structure import Architecture
     from ascendsim.llm.weights import Weights
 
 ASCEND = "ascend"
 
 
 @dataclass(frozen=True, slots=True)
-class Kernels:
-    """Adds kernels to a graph.
+class Tokens:
+    """What a step works on.
+
+    Attributes:
+        batch: Sequences.
+        queries: New tokens of each.
+        context: Tokens of each after the step, the new ones among them.
+    """
+
+    batch: int
+    queries: int
+    context: int
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.queries
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a model, whose kernels are added to a graph.
 
     Attributes:
         builder: Of the graph.
+        model: What the model is made of.
+        shard: What the card holds of it.
+        tokens: What the step works on.
         form: Number format.
-        weights: Where weights come from.
         links: Between the cards.
-        epsilon: Of norms.
-        unit_offset: Whether norms multiply by 1 + weight.
+        weights: Where weights come from.
     """
 
     builder: GraphBuilder
+    model: Architecture
+    shard: Shard
+    tokens: Tokens
     form: NumberFormat
-    weights: Weights
     links: Links
-    epsilon: float
-    unit_offset: bool = False
+    weights: Weights
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         """RmsNorm over what the last axis holds."""
         gamma = self._gamma(name, x)
         return self.builder.ops(
-            "RmsNorm", x, gamma, domain=ASCEND, outputs=2, name=name, epsilon=self.epsilon
+            "RmsNorm", x, gamma, domain=ASCEND, outputs=2, name=name, epsilon=self.model.epsilon
         )[0]
 
     def add_norm(self, x: Tensor, residual: Tensor, name: str) -> tuple[Tensor, Tensor]:
@@ -54,7 +77,7 @@ class Kernels:
         return self.norm(total, name), total
 
     def _gamma(self, name: str, x: Tensor) -> Tensor:
-        fill = self.weights.norm(self.builder.graph, name, x.static_shape[-1:], self.unit_offset)
+        fill = self.weights.norm(self.builder.graph, name, x.static_shape[-1:], self.model.unit_offset)
         return self.builder.weight(f"{name}.weight", x.static_shape[-1:], fill)
 
     def product(

@@ -66,14 +66,31 @@ def serve(
         InputError: If an option or a request is out of range, or the model does not fit.
     """
     given = workload(requests)
-    _check(model, given, max_batch, max_tokens, chunk, concurrency, overhead_us)
+    _check(
+        model,
+        given,
+        max_batch=max_batch,
+        max_tokens=max_tokens,
+        chunk=chunk,
+        concurrency=concurrency,
+        overhead_us=overhead_us,
+    )
     memory = model.memory(soc)
     longest = int((given.prompt + given.output).max())
     if not memory.largest_batch(longest):
         model.step(soc, 1, longest)  # says what does not fit
     blocks = (memory.capacity - memory.weights - memory.workspace) // max(1, memory.cache(1, BLOCK))
     times = StepTimes(model, soc, mode, overhead_us)
-    engine = _Engine(given, times, policy == "static", max_batch, max_tokens, chunk, int(blocks), progress)
+    engine = _Engine(
+        given,
+        times,
+        static=policy == "static",
+        max_batch=max_batch,
+        max_tokens=max_tokens,
+        chunk=chunk or max_tokens,
+        blocks=int(blocks),
+        progress=progress,
+    )
     engine.run(concurrency)
     return engine.result(model, memory.soc)
 
@@ -81,6 +98,7 @@ def serve(
 def _check(
     model: LanguageModel,
     given: Workload,
+    *,
     max_batch: int,
     max_tokens: int,
     chunk: int | None,
@@ -109,16 +127,17 @@ class _Engine:
         self,
         given: Workload,
         times: StepTimes,
+        *,
         static: bool,
         max_batch: int,
         max_tokens: int,
-        chunk: int | None,
+        chunk: int,
         blocks: int,
         progress: Progress | None,
     ) -> None:
         self.given, self.times, self.static = given, times, static
         self.max_batch, self.max_tokens, self.blocks = max_batch, max_tokens, blocks
-        self.chunk = chunk or max_tokens
+        self.chunk = chunk
         self.progress = progress
         count = len(given)
         self.first, self.finish = np.full(count, np.nan), np.full(count, np.nan)
