@@ -233,6 +233,7 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
+        every_core: Whether the kernel is started on all cores, those too that have nothing to do.
         inputs, outputs: What is read and written.
     """
 
@@ -249,6 +250,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
+    every_core: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,11 @@ LESS = {
     "ascend::ConfusionTransposeD": "a reshape and a transposition at once",
     "ascend::Proposal": "the number of the image is part of the result",
     "ascend::ReluGradV2": "bits",
+    **{
+        f"ascend::{name}": "as DynamicQuantizeLinear, row by row"
+        for name in ("DynamicQuant", "RmsNormDynamicQuant", "AddRmsNormDynamicQuant")
+    },
+    **{f"ascend::{name}": "as ScatterElements" for name in ("ReshapeAndCache", "ScatterPaKvCache")},
 }
 
 

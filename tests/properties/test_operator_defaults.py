@@ -108,6 +108,29 @@ OWN: dict[str, dict[str, Any]] = {
     "ascend::RotaryPositionEmbeddingGrad": {"mode": 0},
     "ascend::LpNormV2": {"p": 2.0, "axes": (), "keepdim": 0},
     "ascend::RmsNorm": {"epsilon": 1e-6},
+    "ascend::AddRmsNorm": {"epsilon": 1e-6},
+    "ascend::AddRmsNormBias": {"epsilon": 1e-6},
+    "ascend::RmsNormQuant": {"epsilon": 1e-6, "dst_type": 2},
+    "ascend::AddRmsNormQuant": {"epsilon": 1e-6, "div_mode": 1, "dst_type": 2},
+    "ascend::RmsNormDynamicQuant": {"epsilon": 1e-6, "dst_type": 2},
+    "ascend::AddRmsNormDynamicQuant": {"epsilon": 1e-6, "dst_type": 2},
+    "ascend::DynamicQuant": {"dst_type": 2},
+    "ascend::AscendQuantV2": {"sqrt_mode": 0, "round_mode": "round", "axis": -1, "dst_type": 2},
+    "ascend::DequantSwigluQuant": {"quant_mode": "static", "activate_left": 0, "dst_type": 2},
+    "ascend::GeGluV2": {"dim": -1, "approximate": 1, "activate_left": 0},
+    "ascend::ApplyRotaryPosEmb": {"layout": 1, "rotary_mode": "half"},
+    "ascend::split_qkv_rmsnorm_rope": {"eps": 1e-6},
+    "ascend::MoeGatingTopKSoftmax": {"k": 1},
+    "ascend::MoeGatingTopK": {
+        **{"k": 1, "k_group": 1, "group_count": 1, "group_select_mode": 0, "renorm": 0, "norm_type": 0},
+        **{"out_flag": 0, "routed_scaling_factor": 1.0, "eps": 1e-20},
+    },
+    "ascend::MoeInitRoutingV2": {
+        **{"active_num": 0, "drop_pad_mode": 0, "expert_tokens_count_or_cumsum_flag": 0},
+        "expert_tokens_before_capacity_flag": 0,
+    },
+    "ascend::MoeFinalizeRoutingV2": {"drop_pad_mode": 0},
+    "ascend::Sort": {"axis": -1, "descending": 0},
 }
 
 

@@ -143,6 +143,8 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
+    "ascend::ReshapeAndCache": ({2, 3}, "changed in place"),
+    "ascend::ScatterPaKvCache": ({1, 4}, "changed in place"),
 }
 UNWRITTEN: dict[str, tuple[set[int], str]] = {
     **{name: ({1, 2}, STATES) for name in ("RNN", "GRU", "LSTM")},
@@ -156,6 +158,7 @@ OTHER_REFS = {
     "ascend::ReluV2": "bits",
     "ascend::ReluGradV2": "bits",
     "ascend::DropOutDoMask": "bits",
+    "ascend::MoeFinalizeRoutingV2": "rows as often as tokens chose them",
     "ascend::WeightQuantBatchMatmulV2": "int4 lie eight in an int32; the vector unit reads bytes of two",
 }
 
@@ -293,8 +296,10 @@ def _without_elements(case: Case, axis: int) -> Node | None:
     return node if all(tensor.is_static for tensor in node.outputs) else None
 
 
-# the data, or zeros, first, then the updates over them
+# the data, or zeros, first, then the updates over them; the updates alone, in place
 WRITTEN_TWICE = {
+    "ReshapeAndCache",
+    "ScatterPaKvCache",
     "ScatterND",
     "TensorScatter",
     "EmbeddingDenseGrad",
@@ -336,6 +341,10 @@ LOOSE = {
     "BiasAddGrad",
     "SwiGlu",  # two elements of the large tensor at a time
     "SwiGluGrad",
+    "ApplyRotaryPosEmb",  # a position with all heads of two tensors
+    "split_qkv_rmsnorm_rope",
+    "MoeGatingTopK",
+    "MoeGatingTopKSoftmax",
     "GroupNormGrad",
     "AvgPoolV2Grad",
     "MaxPoolGradWithArgmax",

@@ -81,9 +81,11 @@ def own_cases() -> tuple[Case, ...]:
         write(cases)
     for write in (_fused, _gradients, _updates, _markers, _images, add_training):
         write(cases)
+    from tests.support.language_cases import add_language
     from tests.support.training_cases import write_all
 
     write_all(cases)
+    add_language(cases)
     return tuple(cases)
 
 

@@ -90,6 +90,7 @@ def _vector(work: VectorWork, sizes: bool) -> str:
     else:
         words += [name for name, held in (("gather", work.gather_bytes), ("live", work.live_bytes)) if held]
     words += [f"reduces {work.reduces}"] if work.reduces != "none" else []
+    words += ["on every core"] if work.every_core else []
     words += [f"sweeps {work.sweeps}"] if work.sweeps != 1 else []
     words += ["planes"] if work.planes else []
     return " ".join([*words, _steps(work.steps, sizes), _streams(work.inputs), "->", _streams(work.outputs)])

@@ -53,9 +53,12 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         if work.own_tiling:
             work_out_tiling(builder, sum(count for _, count in shares))
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))
+    idle = soc.vector_units - sum(count for _, count in shares)
     if expansion.noted:
         named = [(name, *axis) for name, axis in zip(AXES, axes, strict=True)]
         groups = [replace(one, origins=at) for one, at in zip(groups, share_origins(named), strict=True)]
+    if work.every_core and idle > 0:
+        groups.append(BlockGroup(expansion.builder(core).build(), idle))
     return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
 
 

@@ -143,18 +143,20 @@ def _hard_sigmoid(node: Node, x: Array) -> Array:
     return np.asarray(np.clip(x * _number(node, "alpha", 0.2) + _number(node, "beta", 0.5), 0, 1))
 
 
-def _gelu_exact(x: Array) -> Array:
+def gelu_exact(x: Array) -> Array:
+    """X times the normal distribution's share below it."""
     from scipy.special import erf
 
     return np.asarray(0.5 * x * (1 + erf(x / np.sqrt(2.0))))
 
 
-def _gelu_tanh(x: Array) -> Array:
+def gelu_tanh(x: Array) -> Array:
+    """The same by way of tanh."""
     return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
 
 
-_EXACT = by_kernel("GELU", lambda _node, x: _gelu_exact(x))
-_APPROXIMATE = by_kernel("GELU_TANH", lambda _node, x: _gelu_tanh(x))
+_EXACT = by_kernel("GELU", lambda _node, x: gelu_exact(x))
+_APPROXIMATE = by_kernel("GELU_TANH", lambda _node, x: gelu_tanh(x))
 
 
 def _gelu(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
@@ -167,8 +169,12 @@ def _gelu_lower(node: Node, context: LowerContext) -> Work:
     """
     if context.form("Gelu") == "high_performance":
         return elementwise_work(node, context, _QUICK_GELU_STEPS)
-    steps = _GELU_STEPS if context.gelu_two_exponents else _SHORT_GELU_STEPS
-    return elementwise_work(node, context, steps, wide=True)
+    return elementwise_work(node, context, gelu_steps(context), wide=True)
+
+
+def gelu_steps(context: LowerContext) -> tuple[StepSpec, ...]:
+    """Instructions of the chip's Gelu, in float32 where it can."""
+    return _GELU_STEPS if context.gelu_two_exponents else _SHORT_GELU_STEPS
 
 
 def _clip(_node: Node, x: Array, low: Array | None = None, high: Array | None = None) -> Array:

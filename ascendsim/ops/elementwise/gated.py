@@ -1,7 +1,8 @@
-"""SwiGlu and SwiGluGrad (domain "ascend", CANN's prototypes): one tensor of which half is the gate.
+"""SwiGlu, its gradient and GeGluV2 (domain "ascend", CANN's prototypes): one tensor, half of which is a gate.
 
     SwiGlu(x) -> a sigmoid(a) b            a, b = the halves of x along `dim`, the last axis by default
     SwiGluGrad(dy, x) -> dx                of the shape of x
+    GeGluV2(x) -> a gelu(b), gelu(b)       gelu(a) b with activate_left; by tanh, with approximate = 0 by erf
 
 ONNX's SwiGLU takes the halves as two tensors.
 """
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
-from ascendsim.ops.elementwise.activation import SIGMOID_STEPS
+from ascendsim.ops.elementwise.activation import SIGMOID_STEPS, gelu_exact, gelu_steps, gelu_tanh
 from ascendsim.ops.shared.common import (
     StepSpec,
     computing_type,
@@ -62,6 +63,13 @@ def _infer(context: InferContext) -> None:
     context.set(0, context.dtype(0), _half(context, context.shape(0)))
 
 
+def _infer_gelu(context: InferContext) -> None:
+    if context.node.attr("approximate", 1) not in (0, 1):
+        raise context.fail("needs approximate 0 (erf) or 1 (tanh)", context.node.attr("approximate"))
+    for number in range(2):
+        context.set(number, context.dtype(0), _half(context, context.shape(0)))
+
+
 def _infer_gradient(context: InferContext) -> None:
     need_shape(context, 0, _half(context, context.shape(1)))
     context.set(0, context.dtype(1), context.shape(1))
@@ -74,6 +82,13 @@ def _sigmoid(x: Array) -> Array:
 def _gated(node: Node, x: Array) -> Array:
     gate, other = np.split(x, 2, axis=_axis(node, x.ndim))
     return np.asarray(gate * _sigmoid(gate) * other)
+
+
+def _gelu_gated(node: Node, x: Array) -> tuple[Array, Array]:
+    first, second = np.split(x, 2, axis=_axis(node, x.ndim))
+    gate, other = (first, second) if node.attr("activate_left", 0) else (second, first)
+    made = (gelu_tanh if node.attr("approximate", 1) else gelu_exact)(gate)
+    return made * other, made
 
 
 def _gradient(node: Node, dy: Array, x: Array) -> Array:
@@ -95,20 +110,25 @@ def _work(node: Node, context: LowerContext, specs: Sequence[StepSpec], small: T
     inside = computing_type(dtype, context, wide=True)
     halves = sum(2 if tensor is large else 1 for tensor in inputs)
     steps = converted(make_steps(specs, inside), [dtype] * halves, dtype, inside)
-    if node.output.elements > small.elements and inside is not dtype:
-        steps = (*steps, steps[-1])
+    stored = sum(tensor.elements for tensor in node.outputs) // small.elements
+    if stored > 1 and inside is not dtype:
+        steps = (*steps, steps[-1])  # two results an element
     return VectorWork(
         math.prod(shape[:axis]),
         cols,
         steps,
         tuple(Stream(Ref.of(tensor)) for tensor in inputs),
-        (Stream(Ref.of(node.output)),),
+        tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
         gather_bytes=cols * dtype.itemsize,
     )
 
 
 def _lower(node: Node, context: LowerContext) -> Work:
     return _work(node, context, _GATE, node.output, node.required(0))
+
+
+def _lower_gelu(node: Node, context: LowerContext) -> Work:
+    return _work(node, context, (*gelu_steps(context), "vmul"), node.output, node.required(0))
 
 
 def _lower_gradient(node: Node, context: LowerContext) -> Work:
@@ -119,6 +139,7 @@ _FACTS = Facts(along("dim", ports=()), Kind.ELEMENTWISE, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("SwiGlu", _infer, with_numpy(_gated), _lower, domain="ascend", facts=_FACTS),
+    OpDef("GeGluV2", _infer_gelu, with_numpy(_gelu_gated), _lower_gelu, domain="ascend", facts=_FACTS),
     OpDef(
         "SwiGluGrad",
         _infer_gradient,

@@ -1,0 +1,1 @@
+"""Mixtures of experts: which tokens go to which experts, and back."""
