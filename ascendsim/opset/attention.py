@@ -59,6 +59,7 @@ class BlockProduct:
     Attributes:
         transpose_a, transpose_b: Whether an operand is stored the other way round.
         added: Whether results are added to what is in memory, in float32.
+        more: Further elements of k, that lie in tensors of their own: how many, and both operands.
     """
 
     m: Extent
@@ -70,6 +71,7 @@ class BlockProduct:
     transpose_a: bool = False
     transpose_b: bool = False
     added: bool = False
+    more: tuple[tuple[int, Matrix, Matrix], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,29 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class EqualHeads:
+    """Heads whose scores are alike.
+
+    Attributes:
+        count: How many there are.
+        queries, keys: Scores of one.
+        band: Scores that count; blocks without any are left out.
+        group: Rows that a query has: heads that share their keys, side by side.
+    """
+
+    count: int
+    queries: int
+    keys: int
+    band: Band = Band()
+    group: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionWork:
     """Blocks of `rows` x `columns` scores of each head.
 
     Attributes:
         heads: Of queries, in all of the batch.
-        queries, keys: Scores of a head.
-        band: Scores that count; blocks without any are left out.
         rows: Of a block, shared by the vector cores of an AI Core.
         dtype: Of the Cube's operands.
         before: Products whose results are scores (float32, in scratch memory).
@@ -127,14 +145,14 @@ class AttentionWork:
         steps: On each score; "row" = on one value a row.
         masks, mask_steps: What is read and done in blocks that the mask reaches into.
         masked: Whether it reaches into all; else only into those that the band cuts.
+        trimmed: Whether the last block of a row block ends where the band does; else it is as wide as all.
+        started: Whether it is a kernel of inference, whose cores are busy before they begin
+            (`KernelSpec.attention_start_ns`).
         join: What becomes of the products `after`; None = they are added up in memory.
         prologue, epilogue: Before the first and behind the last block of all.
     """
 
-    heads: int
-    queries: int
-    keys: int
-    band: Band
+    heads: tuple[EqualHeads, ...]
     rows: int
     columns: int
     dtype: DType
@@ -148,6 +166,8 @@ class AttentionWork:
     masks: tuple[Ref, ...] = ()
     mask_steps: tuple[Step, ...] = ()
     masked: bool = False
+    trimmed: bool = True
+    started: bool = False
     join: Join | None = None
     prologue: tuple[Sweep, ...] = ()
     epilogue: tuple[Sweep, ...] = ()

@@ -32,7 +32,8 @@ class Precision(Enum):
     (gradients of filters). STATISTICS are normalisations by sums that were made before: data and the first
     result follow the first input, in float32 inside, and statistics and parameters stay float32 (profiles of
     training steps have BNTrainingUpdate and BNTrainingReduceGrad so). ATTENTION is white, and its first two
-    results, maxima and sums of rows, are float32. BITS are those that read or make the bits of the user's
+    results, maxima and sums of rows, are float32; of ATTENTION_ONLY the second one, logarithms of sums.
+    BITS are those that read or make the bits of the user's
     model, so its types stay in every mode.
     """
 
@@ -43,6 +44,7 @@ class Precision(Enum):
     PRODUCT_SUMS = "product sums"
     STATISTICS = "statistics"
     ATTENTION = "attention"
+    ATTENTION_ONLY = "attention only"
     BITS = "bits"
 
     @property
@@ -52,7 +54,8 @@ class Precision(Enum):
     @property
     def on_cube(self) -> bool:
         """Whether products on the Cube are what the operator does."""
-        return self in (Precision.WHITE, Precision.PRODUCT_SUMS, Precision.ATTENTION)
+        products = (Precision.WHITE, Precision.PRODUCT_SUMS, Precision.ATTENTION, Precision.ATTENTION_ONLY)
+        return self in products
 
     def gives_float32(self, output: int) -> bool:
         """Whether a result is float32 whatever the operands are."""
@@ -60,6 +63,8 @@ class Precision(Enum):
             return output > 0
         if self is Precision.ATTENTION:
             return output < 2
+        if self is Precision.ATTENTION_ONLY:
+            return output == 1
         return self in (Precision.SUMS, Precision.PRODUCT_SUMS)
 
 

@@ -223,6 +223,8 @@ class KernelSpec:
     # of the task for code that all of them fetch
     tiling_ns: float
     core_code_ns: float
+    # attention kernels of inference: from the start of their blocks to the first block of scores
+    attention_start_ns: float
     # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type
     core_bytes: int | None
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it

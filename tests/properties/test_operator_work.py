@@ -140,6 +140,8 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     **{f"ai.onnx.preview.training::{name}": ({0, 1}, SCALARS) for name in ("Adam", "Adagrad", "Momentum")},
     "ascend::FusedMulApplyMomentum": ({0, 1}, SCALARS),
     "ascend::ApplyAdamWV2": ({4}, SCALARS),
+    "ascend::FusedInferAttentionScore": ({6, 12, 14}, SCALARS + ", and scales, which queries have in them"),
+    "ascend::IncreFlashAttention": ({5}, SCALARS),
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
@@ -153,6 +155,7 @@ UNWRITTEN: dict[str, tuple[set[int], str]] = {
 OTHER_REFS = {
     **{name: "slices of a step" for name in ("RNN", "GRU", "LSTM")},
     "ascend::CompositeMatMul": "tiled tensors are named as the matrices that they hold",
+    "ascend::FusedInferAttentionScore": "of a pool the pages that are read",
     "ascend::FullyConnection": "images as rows of a matrix",
     "ascend::Proposal": "of the scores those of the foreground, half of them",
     "ascend::ReluV2": "bits",
@@ -201,6 +204,7 @@ def _traffic(work: Work) -> tuple[list[Ref], list[Ref]]:
         elif isinstance(part, AttentionWork):
             products, sweeps = (*part.before, *part.after), (*part.prologue, *part.epilogue)
             reads += [matrix.ref for product in products for matrix in (product.a, product.b)]
+            reads += [matrix.ref for product in products for _, *both in product.more for matrix in both]
             reads += [*part.given, *part.row_values, *part.masks]
             reads += [ref for sweep in sweeps for ref in sweep.inputs]
             writes += [product.out.ref for product in products] + [matrix.ref for matrix in part.weights]

@@ -15,7 +15,16 @@ Array = Any
 
 
 def write_all(cases: Cases) -> None:
-    families = (activation_gradients, losses, index_gradients, slice_gradients, attention, dropout, status)
+    families = (
+        activation_gradients,
+        losses,
+        index_gradients,
+        slice_gradients,
+        attention,
+        inference_attention,
+        dropout,
+        status,
+    )
     for write in (*families, applied):
         write(cases)
 
@@ -151,6 +160,28 @@ def attention(cases: Cases) -> None:
             cases.ascend(
                 "FlashAttentionScoreGrad", q, k, v, dy, *more, *ends, outputs=4, sparse_mode=1, **numbers
             )
+
+
+def inference_attention(cases: Cases) -> None:
+    """A prompt, a step of decoding, pages, bytes, latent keys."""
+    lengths, table = ints(9, 4, 7), ints(0, 1, 2, 3, 4, 5).reshape(3, 2)
+    for dtype in (np.float32, np.float16):
+        q, k, v = (some(3, n, length, 16, dtype=dtype, seed=n) for n, length in ((4, 7), (2, 9), (2, 9)))
+        step, rope, key_rope = q[:, :, :1], some(3, 4, 1, 8, dtype=dtype), some(3, 2, 9, 8, dtype=dtype)
+        pool = [some(6, 2, 8, 16, dtype=dtype, seed=n) for n in (5, 6)]
+        numbers = {"num_heads": 4, "num_key_value_heads": 2, "input_layout": "BNSD"}
+        mask, shift = some(7, 9, dtype=bool), some(3, 4, 7, 9, dtype=dtype)
+        cases.ascend("PromptFlashAttention", q, k, v, shift, mask, scale_value=0.25, **numbers)
+        cases.ascend("IncreFlashAttention", step, k, v, None, None, lengths, scale_value=0.25, **numbers)
+        numbers |= {"scale": 0.25, "softmax_lse_flag": 1, "outputs": 2}
+        cases.ascend("FusedInferAttentionScore", q, k, v, None, mask, None, lengths, sparse_mode=1, **numbers)
+        paged = (None, None, None, lengths, *[None] * 7, table)
+        cases.ascend("FusedInferAttentionScore", step, *pool, *paged, block_size=8, **numbers)
+        rotated = (*[None] * 21, rope, key_rope)
+        cases.ascend("FusedInferAttentionScore", step, k, k, *rotated, **numbers)
+        small = [some(3, 2, 9, 16, dtype=np.int8, seed=n) for n in (7, 8)]
+        scales = (*[None] * 9, some(2, 32, dtype=dtype, positive=True))
+        cases.ascend("FusedInferAttentionScore", step, *small, *scales, **numbers)
 
 
 def dropout(cases: Cases) -> None:

@@ -155,8 +155,9 @@ def _filter(work: FilterWork, sizes: bool) -> str:
 def _attention(work: AttentionWork, sizes: bool) -> str:
     words = ["attention:" + _type(work.dtype)]
     if sizes:
-        words += [f"{work.heads} heads {work.queries}x{work.keys} by {work.rows}x{work.columns}"]
-        words += [f"band {work.band.low}..{work.band.high}"]
+        for one in work.heads:
+            words += [f"{one.count} heads {one.queries}x{one.keys} by {work.rows}x{work.columns}"]
+            words += [f"band {one.band.low}..{one.band.high}"] + [f"group {one.group}"] * (one.group > 1)
     for products in (work.before, work.after):
         listed = [
             f"{one.m}x{one.k}x{one.n} {_ref(one.a.ref)} {_ref(one.b.ref)} -> {_ref(one.out.ref)}"

@@ -14,7 +14,7 @@ from ascendsim.isa.instructions import Mmad, SetFlag, WaitFlag
 from ascendsim.isa.program import CoreKind, Program, TaskKind
 from ascendsim.isa.walk import static, times
 from ascendsim.lower.templates.attention import units_of
-from ascendsim.opset.attention import Band
+from ascendsim.opset.attention import Band, EqualHeads
 from ascendsim.opset.work import AttentionWork
 from ascendsim.soc import load
 
@@ -126,9 +126,20 @@ def test_every_flag_that_is_set_is_waited_for() -> None:
 
 def test_units_of_a_row_block() -> None:
     work = AttentionWork(
-        1, 512, 2500, Band(-1500, 0), 256, 1024, DType.FLOAT16, (), (), (), (), (), (), (), masks=("m",)
-    )  # type: ignore[arg-type]
-    last = list(units_of(work, 2000, 256))
+        (),
+        256,
+        1024,
+        DType.FLOAT16,
+        (),
+        (),
+        (),
+        (),
+        (),
+        (),
+        (),
+        masks=("m",),  # type: ignore[arg-type]
+    )
+    last = list(units_of(work, EqualHeads(1, 2500, 2500, Band(-1500, 0)), 2000))
     assert [(unit.columns, unit.masked, unit.first, unit.last) for unit in last] == [
         (1024, True, True, False),
         (736, True, False, True),

@@ -134,7 +134,13 @@ STEERING |= {
     "sample_rate",
 }
 _ATTENTION = ("padding_mask", "*atten_mask")
+_OPERANDS = ("query", "key", "value", "pse_shift", "*atten_mask", "*actual_seq_lengths")
+_SCALES = ("dequant_scale1", "quant_scale1", "dequant_scale2", "quant_scale2", "quant_offset2")
+_BYTES = ("antiquant_scale", "antiquant_offset", "*block_table")
 CANN_INPUTS = {
+    "FusedInferAttentionScore": (*_OPERANDS, "*actual_seq_lengths_kv", *_SCALES, *_BYTES),
+    "IncreFlashAttention": (*_OPERANDS, *_SCALES, *_BYTES),
+    "PromptFlashAttention": (*_OPERANDS, "*actual_seq_lengths_kv", *_SCALES),
     "FlashAttentionScore": ("query", "key", "value", "real_shift", "*drop_mask", *_ATTENTION),
     "FlashAttentionScoreGrad": (
         *("query", "key", "value", "dy", "pse_shift", "*drop_mask", *_ATTENTION),

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import FRACTAL_ROWS, align
+from ascendsim.core.formats import FRACTAL_ROWS, align, ceil_div
+from ascendsim.isa.instructions import Scalar
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, TaskKind
 from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.attention_cube import AttentionCube
@@ -30,7 +31,7 @@ from ascendsim.lower.templates.attention_units import Unit, cross_flags
 from ascendsim.lower.templates.attention_vector import AttentionVector
 from ascendsim.lower.templates.stage import Stage, sizes_of
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.opset.attention import AttentionWork
+from ascendsim.opset.attention import AttentionWork, EqualHeads
 from ascendsim.opset.regions import refs_of
 from ascendsim.soc.spec import SocSpec
 
@@ -63,27 +64,31 @@ def lower_attention(work: AttentionWork, soc: SocSpec, expansion: Expansion) -> 
     return Stage(tuple(groups), TaskKind.MIX_AIC, sizes_of(*refs_of(work)))
 
 
-def units_of(work: AttentionWork, first: int, rows: int) -> Iterator[Unit]:
-    """Units of a row block, in order."""
-    start, end = work.band.columns(first, rows, work.keys)
+def units_of(work: AttentionWork, heads: EqualHeads, first: int) -> Iterator[Unit]:
+    """Units of a row block of a head, in order; `first` is its first row."""
+    group = heads.group
+    rows = min(work.rows, heads.queries * group - first)
+    query, end = first // group, ceil_div(first + rows, group)
+    start, stop_at = heads.band.columns(query, end - query, heads.keys)
     start = start // FRACTAL_ROWS * FRACTAL_ROWS
-    for column in range(start, end, work.columns):
-        stop = min(end, column + work.columns)
-        cut = not work.band.covers(first, rows, range(column, stop))
+    for column in range(start, stop_at, work.columns):
+        stop = min(stop_at if work.trimmed else heads.keys, column + work.columns)
+        cut = not heads.band.covers(query, end - query, range(column, stop))
         masked = bool(work.masks) and (work.masked or cut)
-        yield Unit(rows, align(stop - column, FRACTAL_ROWS), masked, column == start, stop == end)
+        yield Unit(rows, align(stop - column, FRACTAL_ROWS), masked, column == start, stop >= stop_at)
 
 
 def _shares(work: AttentionWork, cores: int) -> dict[tuple[tuple[Unit, int], ...], int]:
     """What teams have, and how many have the same."""
-    blocks = Counter(
-        tuple(units_of(work, first, min(work.rows, work.queries - first)))
-        for first in range(0, work.queries, work.rows)
-    )
+    blocks: Counter[tuple[Unit, ...]] = Counter()
+    for heads in work.heads:
+        for first in range(0, heads.queries * heads.group, work.rows):
+            blocks[tuple(units_of(work, heads, first))] += heads.count
     items = [
-        (sum(unit.rows * unit.columns for unit in units), units, count) for units, count in blocks.items()
+        (sum(unit.rows * unit.columns for unit in units), units, count)
+        for units, count in blocks.items()
+        if units
     ]
-    items = [(load, units, count * work.heads) for load, units, count in items if units]
     teams = max(1, min(cores, sum(count for _, _, count in items)))
     loads = [(0, team) for team in range(teams)]
     owned: list[Counter[Unit]] = [Counter() for _ in range(teams)]
@@ -116,8 +121,17 @@ def _in_turn(
         finish(previous)
 
 
+def _start(b: BlockBuilder, work: AttentionWork) -> None:
+    """What a core of a kernel of inference does first."""
+    frequency = b.soc.vector_frequency_mhz if b.core is CoreKind.VECTOR else b.soc.frequency_mhz
+    cycles = round(b.soc.kernels.attention_start_ns * frequency / 1000) if work.started else 0
+    if cycles:
+        b.emit(Scalar(cycles, "tiling and code"))
+
+
 def _cube(work: AttentionWork, soc: SocSpec, run: Run) -> Block:
     b = BlockBuilder(soc, CoreKind.CUBE)
+    _start(b, work)
     side = AttentionCube(b, work)
     side.begin()
     _in_turn(b, run, side.before, side.after)
@@ -129,6 +143,7 @@ def _vector(
     work: AttentionWork, soc: SocSpec, expansion: Expansion, run: Run, each: int, cores: int
 ) -> Block:
     b = BlockBuilder(soc, CoreKind.VECTOR)
+    _start(b, work)
     side = AttentionVector(b, work, expansion, each, cores)
     side.begin()
     _in_turn(b, run, side.scores, side.join)

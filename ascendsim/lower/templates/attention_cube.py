@@ -55,7 +55,7 @@ class AttentionCube:
     def _product(self, product: BlockProduct, unit: Unit) -> None:
         b = self.b
         m, k, n = (_size(extent, unit) for extent in (product.m, product.k, product.n))
-        hold = k <= self.depth  # rows of A that serve all columns
+        hold = k <= self.depth and not product.more  # rows of A that serve all columns
         for rows in pieces(m, TILE):
             with b.loop("m", rows.trips) as i:
                 row = rows.at(i), rows.size
@@ -71,19 +71,20 @@ class AttentionCube:
     def _tile(self, product: BlockProduct, m: At, n: At, k: int, hold: bool) -> None:
         b = self.b
         b.acquire(self.l0c)
-        for depth in pieces(k, self.depth):
-            with b.loop("k", depth.trips) as s:
-                at = depth.at(s), depth.size
-                if not hold:
-                    self._load(self.a1, product.a, m, at, product.transpose_a)
-                self._load(self.b1, product.b, at, n, product.transpose_b)
-                if not hold:
-                    b.receive(self.a1)
-                b.receive(self.b1)
-                self._multiply(m[1], n[1], at)
-                b.release(self.b1)
-                if not hold:
-                    b.release(self.a1)
+        for number, (size, left, right) in enumerate(((k, product.a, product.b), *product.more)):
+            for depth in pieces(size, self.depth):
+                with b.loop("k", depth.trips) as s:
+                    at = depth.at(s), depth.size
+                    if not hold:
+                        self._load(self.a1, left, m, at, product.transpose_a)
+                    self._load(self.b1, right, at, n, product.transpose_b)
+                    if not hold:
+                        b.receive(self.a1)
+                    b.receive(self.b1)
+                    self._multiply(m[1], n[1], at, begins=number == 0)
+                    b.release(self.b1)
+                    if not hold:
+                        b.release(self.a1)
         b.commit(self.l0c)
         self._store(product, m, n)
 
@@ -107,7 +108,8 @@ class AttentionCube:
         b.emit(move)
         b.commit(ring)
 
-    def _multiply(self, m: int, n: int, k: At) -> None:
+    def _multiply(self, m: int, n: int, k: At, begins: bool) -> None:
+        """A step of k; `begins`: whether sums begin with the first one."""
         b, item = self.b, self.work.dtype.itemsize
         left, right = (align(size, FRACTAL_ROWS) * k[1] * item for size in (m, n))
         b.acquire(self.l0)
@@ -116,7 +118,7 @@ class AttentionCube:
             b.emit(Move(Pipe.MTE1, b.target(self.l0, size, part), b.source(ring, size), 1, size, "load2d"))
         b.commit(self.l0)
         b.receive(self.l0)
-        fresh = tuple(name for name, _ in k[0].terms) if k[0].base == 0 else None
+        fresh = tuple(name for name, _ in k[0].terms) if begins and k[0].base == 0 else None
         result = align(m, FRACTAL_ROWS) * align(n, FRACTAL_ROWS) * L0C_ELEMENT_BYTES
         b.emit(
             Mmad(

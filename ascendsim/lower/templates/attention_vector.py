@@ -192,7 +192,7 @@ class AttentionVector:
             if matrix.ref is ref:
                 return matrix.stride * ref.dtype.itemsize
         if self._width(ref) < 1:
-            return ceil_div(self.work.keys, 8)
+            return ceil_div(self.work.heads[0].keys, 8)
         return ref.shape[-1] * ref.dtype.itemsize
 
     def _sweeps(self, sweeps: Sequence[Sweep]) -> None:

@@ -23,6 +23,7 @@ from ascendsim.ops.shared.attention import (
     Steering,
     by_heads,
     check_operands,
+    follow,
     from_heads,
     layout_of,
     rounded,
@@ -75,7 +76,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     for block in steering.blocks((batch, count, queries, keys), (ROWS, COLUMNS)):
         cut, source = block.queries, (block.head[0], block.head[1] * shared // count, block.keys)
         scores = steering.scores(np.matmul(q[cut], k[source].T), block)
-        weights = _follow(scores, peaks[cut], totals[cut], result[cut])
+        weights = follow(scores, peaks[cut], totals[cut], result[cut])
         weights = steering.dropped(weights, block)
         result[cut] += np.matmul(rounded(weights, given[0].dtype), v[source])
     seen = np.where(totals > 0, totals, 1)
@@ -83,23 +84,6 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     statistics = [np.repeat(array[..., None], LANES, axis=-1) for array in (peaks, totals)]
     made = [*statistics, np.zeros(0, q.dtype), from_heads(result, layout)]
     return [finish(np.ascontiguousarray(array), dtype) for array, dtype in zip(made, wanted, strict=False)]
-
-
-def _follow(scores: Array, peaks: Array, totals: Array, sums: Array) -> Array:
-    """Takes a block into running maxima, sums and weighted sums; returns its exponentials."""
-    if scores.dtype == np.float32:
-        from ascendsim_kernels.attention import follow_block
-
-        scores = np.ascontiguousarray(scores)
-        follow_block(scores, peaks, totals, sums)
-        return scores
-    higher = np.maximum(peaks, scores.max(axis=-1))
-    safe = np.where(np.isfinite(higher), higher, 0)
-    powers, shrink = np.exp(scores - safe[:, None]), np.exp(peaks - safe)
-    peaks[:] = higher
-    totals[:] = totals * shrink + powers.sum(axis=-1)
-    sums *= shrink[:, None]
-    return np.asarray(powers)
 
 
 def _lower(node: Node, context: LowerContext) -> Work:

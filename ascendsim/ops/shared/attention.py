@@ -301,3 +301,20 @@ class Steering:
 def rounded(array: Array, dtype: np.dtype[Any]) -> Array:
     """Values as the Cube takes them: rounded to the operands' type, held in a wider one."""
     return array if dtype == array.dtype else array.astype(dtype).astype(array.dtype)
+
+
+def follow(scores: Array, peaks: Array, totals: Array, sums: Array) -> Array:
+    """Takes a block into running maxima, sums and weighted sums; returns its exponentials."""
+    if scores.dtype == np.float32:
+        from ascendsim_kernels.attention import follow_block
+
+        scores = np.ascontiguousarray(scores)
+        follow_block(scores, peaks, totals, sums)
+        return scores
+    higher = np.maximum(peaks, scores.max(axis=-1))
+    safe = np.where(np.isfinite(higher), higher, 0)
+    powers, shrink = np.exp(scores - safe[:, None]), np.exp(peaks - safe)
+    peaks[:] = higher
+    totals[:] = totals * shrink + powers.sum(axis=-1)
+    sums *= shrink[:, None]
+    return np.asarray(powers)

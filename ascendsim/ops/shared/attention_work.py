@@ -16,7 +16,7 @@ from ascendsim.core.formats import FRACTAL_ROWS, align, ceil_div
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.shared.attention import band_of, layout_of, static_heads
 from ascendsim.ops.shared.common import make_steps, on_ai_cpu
-from ascendsim.opset.attention import AttentionWork, BlockProduct, Join, Matrix, Sweep
+from ascendsim.opset.attention import AttentionWork, BlockProduct, EqualHeads, Join, Matrix, Sweep
 from ascendsim.opset.refs import Ref, workspace_of
 from ascendsim.opset.steps import Step
 from ascendsim.opset.work import LowerContext, NoTask, Work
@@ -26,7 +26,7 @@ FEW_ROWS, MANY_ROWS = 64, 128  # of one vector core
 COLUMNS, GRAD_COLUMNS = 1024, 512
 SLOTS = 2  # blocks that are under way
 _WIDE = DType.FLOAT32
-_CUBE_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
+CUBE_TYPES = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 Steered = Sequence[int]  # ports of real_shift, drop_mask and atten_mask
 
 
@@ -109,10 +109,7 @@ class _Writer:
         # bytes to a type that compares, the comparison, the selection
         selecting = (*make_steps(["vconv", "vcmp"], DType.FLOAT16), Step("vsel", _WIDE))
         return AttentionWork(
-            self.all_heads,
-            queries,
-            keys,
-            band,
+            (EqualHeads(self.all_heads, queries, keys, band),),
             self.rows,
             self.columns,
             self.dtype,
@@ -134,9 +131,19 @@ def _other(node: Node) -> Work | None:
     if not any(tensor.elements for tensor in node.outputs):
         return NoTask()
     heads = static_heads(node).static
-    if node.required(0).element_type not in _CUBE_TYPES:
+    if node.required(0).element_type not in CUBE_TYPES:
         return on_ai_cpu(node, 2.0 * heads[4])
     return None
+
+
+def softmax_steps() -> tuple[Step, ...]:
+    """A softmax that follows running maxima and sums."""
+    return (
+        *make_steps(["vmax", "vsub", "vexp", "vadd"], _WIDE),
+        # of each row: what is left of both reductions, the new maximum, by what old sums shrink, the new sum
+        *make_steps(["vcmax", "vcadd"], _WIDE, "one"),
+        *make_steps(["vmax", "vsub", "vexp", "vmul", "vadd"], _WIDE, "row"),
+    )
 
 
 def attention_work(node: Node, context: LowerContext, steered: Steered) -> Work:
@@ -149,19 +156,13 @@ def attention_work(node: Node, context: LowerContext, steered: Steered) -> Work:
     query, key, value = (w.operand(node.required(port)) for port in range(3))
     scores, weights = w.scratch("scores", w.columns), w.scratch("weights", w.columns, w.dtype)
     partial, running = w.scratch("partial", width), w.scratch("running", width, slots=1)
-    softmax = (
-        *make_steps(["vmax", "vsub", "vexp", "vadd"], _WIDE),
-        # of each row: what is left of both reductions, the new maximum, by what old sums shrink, the new sum
-        *make_steps(["vcmax", "vcadd"], _WIDE, "one"),
-        *make_steps(["vmax", "vsub", "vexp", "vmul", "vadd"], _WIDE, "row"),
-    )
     work = w.work(
         (
             [BlockProduct("rows", size, "columns", query, key, scores, transpose_b=True)],
             [BlockProduct("rows", "columns", width, weights, value, partial)],
         ),
         ([scores], [weights]),
-        (*w.scaling(), *softmax, *w.dropping(), *w.narrowing()),
+        (*w.scaling(), *softmax_steps(), *w.dropping(), *w.narrowing()),
         (),
     )
     join = Join(
