@@ -9,7 +9,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.llm.attention import Angles, attention
-from ascendsim.llm.experts import mixture
+from ascendsim.llm.experts import mixture, network
 from ascendsim.llm.latent import latent_attention
 from ascendsim.llm.layers import Step
 
@@ -45,7 +45,7 @@ def _embedded(step: Step) -> tuple[Tensor, Tensor]:
     """The table, and the rows of the tokens; each card has those of its part of the vocabulary."""
     b, model = step.builder, step.model
     shape = (step.shard.vocabulary, model.hidden)
-    table = b.weight("model.embed_tokens.weight", shape, step.weights.table("model.embed_tokens", shape))
+    table = step.weight("model.embed_tokens.weight", shape)
     ids = b.input("input_ids", (step.tokens.rows,), DType.INT64)
     x = b.op("Gather", table, ids, axis=0, name="model/embed_tokens")
     x = step.all_reduce(x, "model/embed_tokens/all_reduce")
@@ -121,6 +121,9 @@ def _layer(
         x, residual = step.add_norm(made, residual, "post_attention_layernorm")
     if model.experts is not None and model.has_experts(layer):
         made = mixture(step, model.experts, x)
+        if model.experts.parallel_width:  # a network beside it, with a norm of its own
+            beside = network(step, x, step.shard.parallel_inner, "mlp.dense")
+            made = b.op("Add", made, step.norm(beside, "mlp/norm"), name="mlp/both")
     else:
         made = network(step, x, step.shard.inner, "mlp")
     made = step.all_reduce(made, "mlp/all_reduce")
@@ -128,14 +131,6 @@ def _layer(
         made = step.norm(made, "post_feedforward_layernorm")
         return made, b.op("Add", made, residual, name="residual")
     return made, residual
-
-
-def network(step: Step, x: Tensor, inner: int, name: str) -> Tensor:
-    """The feed-forward network with its gate."""
-    gates = step.product(x, f"{name}.gate_up_proj", 2 * inner)
-    return step.product(
-        step.gated(gates, step.model.activation, f"{name}/gated"), f"{name}.down_proj", step.model.hidden
-    )
 
 
 def _predict(step: Step, table: Tensor, x: Tensor) -> None:

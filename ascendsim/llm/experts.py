@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.layers import Step
+from ascendsim.llm.layers import ASCEND, Step
 from ascendsim.llm.structure import Experts
 
 
@@ -22,25 +20,67 @@ def reached(mixture: Experts, rows: int) -> float:
 
 
 def mixture(step: Step, own: Experts, x: Tensor) -> Tensor:
-    """What a card's experts, and the network beside them, make of the tokens."""
-    b, rows, model, shard = step.builder, step.tokens.rows, step.model, step.shard
-    scores = b.op("Softmax", step.product(x, "mlp.gate", own.count, plain=True), axis=-1, name="mlp/scores")
-    shares, _ = b.ops("TopK", scores, [own.active], outputs=2, name="mlp/chosen")
-    met = min(own.count, math.ceil(reached(own, rows) * shard.experts / own.count))
-    routed = rows * own.active * shard.experts // own.count
-    each = max(1, -(-routed // met))
-    order = np.arange(met * each) % rows
-    spread = b.op("Gather", x, b.constant(order, "mlp/order"), axis=0, name="mlp/spread")
-    parts = b.op("Reshape", spread, [met, each, model.hidden])
-    inner = shard.expert_inner
-    gates = b.op("MatMul", parts, b.weight("mlp.experts.gate_up", (met, model.hidden, 2 * inner)))
+    """What a card's experts, and the networks beside them, make of the tokens."""
+    b, rows = step.builder, step.tokens.rows
+    scores = step.product(x, "mlp.gate", own.count, plain=True)
+    gate, choices = _gate(step, own, scores)
+    spread, places = b.ops(
+        "MoeInitRoutingV2",
+        *(x, choices),
+        domain=ASCEND,
+        outputs=4,
+        name="mlp/spread",
+        active_num=rows * own.active,
+        expert_num=own.count,
+    )[:2]
+    made = _grouped(step, own, spread)
     made = b.op(
-        "MatMul",
-        b.op("SwiGlu", gates, domain="ascend"),
-        b.weight("mlp.experts.down", (met, inner, model.hidden)),
+        "MoeFinalizeRoutingV2",
+        *(made, places, None, None, None, gate, choices),
+        domain=ASCEND,
+        name="mlp/joined",
+        drop_pad_mode=2,
     )
-    made = b.op("Reshape", made, [met * each, model.hidden])
-    back = b.constant(np.arange(rows * own.active) % (met * each), "mlp/back")
-    made = b.op("Reshape", b.op("Gather", made, back, axis=0), [rows, own.active, model.hidden])
-    made = b.op("Mul", made, b.op("Reshape", shares, [rows, own.active, 1]))
-    return b.op("ReduceSum", made, [1], keepdims=0, name="mlp/joined")
+    if own.shared_width:
+        beside = network(step, x, step.shard.shared_inner, "mlp.shared_experts")
+        made = b.op("Add", made, beside, name="mlp/all")
+    return made
+
+
+def _gate(step: Step, own: Experts, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares and numbers of the experts that each token goes to."""
+    b = step.builder
+    if own.sigmoid:
+        made = b.ops(
+            "MoeGatingTopK", scores, domain=ASCEND, outputs=3, name="mlp/gate", k=own.active, norm_type=1
+        )
+    else:
+        made = b.ops("MoeGatingTopKSoftmax", scores, domain=ASCEND, outputs=3, name="mlp/gate", k=own.active)
+    return made[0], made[1]
+
+
+def _grouped(step: Step, own: Experts, spread: Tensor) -> Tensor:
+    """The experts' networks over the tokens in their order, a batch entry for each that is reached.
+
+    With tokens that choose evenly, each of these gets as many.
+    """
+    b, shard, hidden = step.builder, step.shard, step.model.hidden
+    pairs = step.tokens.rows * own.active
+    met = max(1, round(reached(own, step.tokens.rows) * shard.experts / own.count))
+    each = max(1, -(-pairs * shard.experts // (own.count * met)))
+    order = b.constant(np.arange(met * each) % pairs, "mlp/order")
+    parts = b.op("Reshape", b.op("Gather", spread, order, axis=0, name="mlp/rows"), [met, each, hidden])
+    inner = shard.expert_inner
+    up = step.weight("mlp.experts.gate_up_proj", (met, hidden, 2 * inner))
+    down = step.weight("mlp.experts.down_proj", (met, inner, hidden))
+    made = step.gated(b.op("MatMul", parts, up, name="mlp/gate_up"), step.model.activation, "mlp/gated")
+    made = b.op("Reshape", b.op("MatMul", made, down, name="mlp/down"), [met * each, hidden])
+    back = b.constant(np.arange(pairs) % (met * each), "mlp/back")
+    return b.op("Gather", made, back, axis=0, name="mlp/results")
+
+
+def network(step: Step, x: Tensor, inner: int, name: str) -> Tensor:
+    """The feed-forward network with its gate."""
+    gates = step.product(x, f"{name}.gate_up_proj", 2 * inner)
+    made = step.gated(gates, step.model.activation, f"{name}/gated")
+    return step.product(made, f"{name}.down_proj", step.model.hidden)

@@ -49,6 +49,7 @@ def _experts(config: Config, count: str, shared: int) -> Experts:
         shared,
         config.get("first_k_dense_replace", 0),
         config.get("decoder_sparse_step", 1),
+        sigmoid=config.get("scoring_func", "softmax") == "sigmoid",
     )
 
 

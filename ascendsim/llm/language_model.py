@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 from ascendsim.api.building import GraphBuilder
@@ -14,7 +16,8 @@ from ascendsim.api.running import simulate
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
-from ascendsim.core.errors import InputError
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.graph.ir import Graph
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
@@ -24,7 +27,7 @@ from ascendsim.llm.memory import Memory
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import NumberFormat, format_named, on_chip
-from ascendsim.llm.weights import Weights
+from ascendsim.llm.weights import NAMED, Checkpoint, RandomWeights, Weights
 from ascendsim.soc import SocSpec
 from ascendsim.soc.loading import load as load_soc
 
@@ -126,7 +129,8 @@ class LanguageModel:
         links = Links(self.cards, chip.short_name)
         tokens = self._checked_tokens(Tokens(batch, queries, context))
         builder = GraphBuilder(self.name, dtype=form.flow)
-        step = Step(builder, self.architecture, self.shard, tokens, form, links, self.weights)
+        slots = builder.input("slots", (tokens.rows,), DType.INT64)
+        step = Step(builder, self.architecture, self.shard, tokens, form, links, self.weights, slots)
         return step_graph(step, layers)
 
     @checked()
@@ -140,7 +144,9 @@ class LanguageModel:
         """
         schedule = "sink" if mode == "graph" else "eager"
         made = self.graph(soc, batch, queries, context)
-        return compile(made, soc, precision_mode="must_keep_origin_dtype", schedule=schedule)
+        with warnings.catch_warnings():  # what fits is looked at before, with caches counted once
+            warnings.simplefilter("ignore", OptionWarning)
+            return compile(made, soc, precision_mode="must_keep_origin_dtype", schedule=schedule)
 
     @checked()
     def memory(self, soc: Chip) -> Memory:
@@ -204,6 +210,48 @@ class LanguageModel:
             remedy = f"its weights take {memory.weights / 2**30:.1f} GiB: choose more cards or fewer bits"
         raise InputError(f"{self.name} ({self.form.name}, cards={self.cards})", rule, actual, remedy)
 
+    @checked(prompt="a list of token numbers")
+    def generate(
+        self,
+        soc: Chip,
+        prompt: Sequence[int],
+        count: int = 16,
+        values: Literal["device", "float32"] = "device",
+    ) -> list[int]:
+        """The likeliest tokens behind a prompt, computed by the kernels that are timed.
+
+        Args:
+            soc: As for `compile`.
+            prompt: Tokens.
+            count: How many to make.
+            values: As for `run`.
+
+        Raises:
+            InputError: If the model has no values, is spread over cards, or has a part without values; if a
+                token is not in the vocabulary.
+        """
+        from ascendsim.llm.generating import generate
+
+        model, lacking = self.architecture, ""
+        if type(self.weights) is Weights:
+            raise InputError(
+                f"model {self.name}", "has no weights", remedy='asim.llm.model(..., weights="random")'
+            )
+        if self.cards > 1:
+            raise InputError("option cards", "must be 1 for values", self.cards)
+        if model.experts is not None:
+            lacking = "mixtures of experts"
+        elif not model.rotary:
+            lacking = "ALiBi"
+        elif model.score_cap:
+            lacking = "a bound of the scores"
+        if lacking:
+            raise InputError(
+                f"model {self.name}",
+                f"has {lacking}, which {'is' if lacking[0] != 'm' else 'are'} for timing",
+            )
+        return generate(self, soc, prompt, count, values)
+
     def __repr__(self) -> str:
         return f"LanguageModel({self.name!r}, {self.form.name}, cards={self.cards})"
 
@@ -219,6 +267,8 @@ def model(
     cards: int = 1,
     *,
     expert_parallel: bool = False,
+    weights: str | PathLike[str] | Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> LanguageModel:
     """A language model from a config file of Hugging Face.
 
@@ -228,6 +278,9 @@ def model(
             weights in groups of 128).
         cards: That share each layer (tensor parallel). Of packages with two dies, dies.
         expert_parallel: Whether cards share whole experts of a mixture, else the inner width of each.
+        weights: Values, which timing does not need: "random", a file or folder of safetensors, or arrays by
+            transformers' names.
+        seed: Of random ones.
 
     Raises:
         InputError: If the config is not usable, heads or widths do not divide, or there is no such format.
@@ -237,7 +290,22 @@ def model(
     shard = Shard.of(facts, cards, expert_parallel)
     if form.weight_bits == 4:
         _check_groups(facts, shard)
-    return LanguageModel(facts, form, shard)
+    return LanguageModel(facts, form, shard, _weights(weights, facts, seed))
+
+
+def _weights(
+    source: str | PathLike[str] | Mapping[str, Any] | None, facts: Architecture, seed: int
+) -> Weights:
+    from ascendsim.llm.safetensors import checkpoint
+
+    if source is None:
+        return Weights()
+    if isinstance(source, str) and source == "random":
+        return RandomWeights(seed, facts.unit_offset)
+    if facts.family not in NAMED:
+        rule = f"have names of their own in checkpoints of {facts.family}"
+        raise InputError("option weights", rule, remedy=f"known are those of {', '.join(sorted(NAMED))}")
+    return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)))
 
 
 def _check_groups(facts: Architecture, shard: Shard) -> None:

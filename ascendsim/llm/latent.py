@@ -7,7 +7,7 @@ vectors themselves; a prompt without past expands them, which takes fewer produc
 from __future__ import annotations
 
 from ascendsim.graph.ir import Tensor
-from ascendsim.llm.attention import Angles, attend, turned
+from ascendsim.llm.attention import Angles, attend_fresh, attend_pages, cached, turned
 from ascendsim.llm.layers import Step
 from ascendsim.llm.structure import Latent
 
@@ -22,11 +22,12 @@ def latent_attention(step: Step, own: Latent, x: Tensor, angles: Angles) -> Tens
     kept = step.norm(kept, "self_attn.kv_a_layernorm")
     shared = turned(step, b.op("Reshape", shared, [rows, 1, own.rotary]), angles, "k")
     rotary = turned(step, rotary, angles, "q")
+    pools = cached(step, b.op("Reshape", kept, [rows, 1, own.rank]), shared)
     scale = step.model.scale or (own.plain + own.rotary) ** -0.5
     if tokens.context == tokens.queries:
         made = _expanded(step, plain, rotary, kept, shared, scale)
     else:
-        made = _absorbed(step, plain, rotary, kept, shared, scale)
+        made = _absorbed(step, plain, rotary, pools, scale)
     return step.product(
         b.op("Reshape", made, [rows, heads * own.value]), "self_attn.o_proj", step.model.hidden
     )
@@ -59,27 +60,21 @@ def _expanded(
     key, value = b.ops("Split", both, [own.plain, own.value], axis=-1, outputs=2)
     spread = b.op("Expand", shared, [rows, heads, own.rotary])
     query = b.op("Concat", plain, rotary, axis=-1)
-    return attend(step, query, b.op("Concat", key, spread, axis=-1), value, scale)
+    key = b.op("Concat", key, spread, axis=-1)
+    return attend_fresh(step, query, key, value, scale)
 
 
 def _absorbed(
-    step: Step,
-    plain: Tensor,
-    rotary: Tensor,
-    kept: Tensor,
-    shared: Tensor,
-    scale: float,
+    step: Step, plain: Tensor, rotary: Tensor, pools: tuple[Tensor, Tensor], scale: float
 ) -> Tensor:
     """Attention over the kept vectors, which all heads share."""
     b, (rows, heads, _), own = step.builder, plain.static_shape, step.model.latent
     assert own is not None
-    into = b.weight("self_attn.kv_b_proj.keys", (heads, own.plain, own.rank))
-    back = b.weight("self_attn.kv_b_proj.values", (heads, own.rank, own.value))
+    into = step.weight("self_attn.kv_b_proj.keys", (heads, own.plain, own.rank))
+    back = step.weight("self_attn.kv_b_proj.values", (heads, own.rank, own.value))
     query = b.op("MatMul", b.op("Transpose", plain, perm=[1, 0, 2]), into, name="self_attn/absorb")
-    query = b.op("Concat", b.op("Transpose", query, perm=[1, 0, 2]), rotary, axis=-1)
-    kept = b.op("Reshape", kept, [rows, 1, own.rank])
-    key = b.op("Concat", kept, shared, axis=-1)
-    made = attend(step, query, key, kept, scale)
+    query = b.op("Transpose", query, perm=[1, 0, 2])
+    made = attend_pages(step, query, pools[0], pools[0], scale, shared=1, rope=(rotary, pools[1]))
     made = b.op("Transpose", b.op("Reshape", made, [rows, heads, own.rank]), perm=[1, 0, 2])
     made = b.op("MatMul", made, back, name="self_attn/values")
     return b.op("Transpose", made, perm=[1, 0, 2])

@@ -9,18 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.llm.types import GROUP, NumberFormat
+from ascendsim.llm.weights import int4_of, int8_of
 
 if TYPE_CHECKING:
     from ascendsim.llm.links import Links
     from ascendsim.llm.sharding import Shard
     from ascendsim.llm.structure import Architecture
-    from ascendsim.llm.weights import Weights
+    from ascendsim.llm.weights import Fill, Weights
 
 ASCEND = "ascend"
+BLOCK = 128  # tokens of a block of the paged cache: what stacks on these chips use
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class Tokens:
     def rows(self) -> int:
         return self.batch * self.queries
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of a sequence in the cache."""
+        return -(-self.context // BLOCK)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -54,6 +63,7 @@ class Step:
         form: Number format.
         links: Between the cards.
         weights: Where weights come from.
+        slots: Places of the new tokens in the cache.
     """
 
     builder: GraphBuilder
@@ -63,22 +73,41 @@ class Step:
     form: NumberFormat
     links: Links
     weights: Weights
+    slots: Tensor
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         """RmsNorm over what the last axis holds."""
-        gamma = self._gamma(name, x)
+        gamma = self.gamma(name, x)
         return self.builder.ops(
             "RmsNorm", x, gamma, domain=ASCEND, outputs=2, name=name, epsilon=self.model.epsilon
         )[0]
 
     def add_norm(self, x: Tensor, residual: Tensor, name: str) -> tuple[Tensor, Tensor]:
         """The norm of a sum, and the sum."""
-        total = self.builder.op("Add", x, residual, name=f"{name}_add")
-        return self.norm(total, name), total
+        made = self.builder.ops(
+            "AddRmsNorm",
+            *(x, residual, self.gamma(name, x)),
+            domain=ASCEND,
+            outputs=3,
+            name=name,
+            epsilon=self.model.epsilon,
+        )
+        return made[0], made[2]
 
-    def _gamma(self, name: str, x: Tensor) -> Tensor:
-        fill = self.weights.norm(self.builder.graph, name, x.static_shape[-1:], self.model.unit_offset)
-        return self.builder.weight(f"{name}.weight", x.static_shape[-1:], fill)
+    def weight(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A weight in the type of the activations."""
+        fill, kind = self._fill(name, shape), self.form.flow.numpy
+        return self.builder.weight(name, shape, fill and (lambda: fill().astype(kind)))
+
+    def gamma(self, name: str, x: Tensor) -> Tensor:
+        """Weights of a norm over the last axis of x."""
+        shape = x.static_shape[-1:]
+        fill, kind, offset = self._fill(f"{name}.weight", shape), self.form.flow.numpy, self.model.unit_offset
+        made = fill and (lambda: (fill().astype(np.float32) + offset).astype(kind))
+        return self.builder.weight(f"{name}.weight", shape, made)
+
+    def _fill(self, name: str, shape: tuple[int, ...]) -> Fill:
+        return self.weights.fill((self.builder.prefix + name).replace("/", "."), shape)
 
     def product(
         self, x: Tensor, name: str, columns: int, *, bias: bool = False, plain: bool = False
@@ -93,15 +122,30 @@ class Step:
             plain: Whether the weights stay in the type of the activations, whatever the format.
         """
         b, rows = self.builder, x.static_shape[-1]
-        added = b.weight(f"{name}.bias", (columns,), self.weights.bias(name, columns)) if bias else None
+        added = self.weight(f"{name}.bias", (columns,)) if bias else None
         if plain or self.form.weight_bits == 16:
-            weight = b.weight(f"{name}.weight", (columns, rows), self.weights.matrix(name, (columns, rows)))
-            return b.op("Gemm", x, weight, added, transB=1, name=name)
+            return b.op("Gemm", x, self.weight(f"{name}.weight", (columns, rows)), added, transB=1, name=name)
+        fill = self._fill(f"{name}.weight", (columns, rows))
         if self.form.quantised:
+            weight = b.weight(
+                f"{name}.qweight", (columns, rows), fill and (lambda: int8_of(fill())[0]), DType.INT8
+            )
+            steps = b.weight(
+                f"{name}.scales", (columns,), fill and (lambda: int8_of(fill())[1]), DType.FLOAT32
+            )
             values, scale = self.quantised(x, name)
-            return self._int8(values, scale, name, columns, added)
-        weight = b.weight(f"{name}.qweight", (columns, rows // 8), dtype=DType.INT32)
-        scales = b.weight(f"{name}.scales", (columns, rows // GROUP))
+            return b.op(
+                "QuantBatchMatmulV3",
+                *(values, weight, steps, None, added, scale),
+                domain=ASCEND,
+                name=name,
+                transpose_x2=1,
+                dtype=27 if self.form.flow is DType.BFLOAT16 else 1,
+            )
+        shape, kind = (columns, rows // 8), self.form.flow.numpy
+        weight = b.weight(f"{name}.qweight", shape, fill and (lambda: int4_of(fill(), GROUP)[0]), DType.INT32)
+        made = fill and (lambda: int4_of(fill(), GROUP)[1].astype(kind))
+        scales = b.weight(f"{name}.scales", (columns, rows // GROUP), made)
         return b.op(
             "WeightQuantBatchMatmulV2",
             *(x, weight, scales, None, None, None, added),
@@ -115,19 +159,6 @@ class Step:
         """Rows in int8 with a scale a token."""
         values, scale = self.builder.ops("DynamicQuant", x, domain=ASCEND, outputs=2, name=f"{name}_quant")
         return values, scale
-
-    def _int8(self, x: Tensor, scale: Tensor, name: str, columns: int, bias: Tensor | None) -> Tensor:
-        b, rows = self.builder, x.static_shape[-1]
-        weight = b.weight(f"{name}.qweight", (columns, rows), dtype=DType.INT8)
-        steps = b.weight(f"{name}.scales", (columns,), dtype=DType.FLOAT32)
-        return b.op(
-            "QuantBatchMatmulV3",
-            *(x, weight, steps, None, bias, scale),
-            domain=ASCEND,
-            name=name,
-            transpose_x2=1,
-            dtype=27 if self.form.flow is DType.BFLOAT16 else 1,
-        )
 
     def all_reduce(self, x: Tensor, name: str) -> Tensor:
         """The sum over all cards; x itself on one card."""
@@ -152,9 +183,7 @@ class Step:
         b = self.builder
         if activation == "silu":
             return b.op("SwiGlu", x, domain=ASCEND, name=name)
-        half = x.static_shape[-1] // 2
-        gate, up = b.ops("Split", x, [half, half], axis=-1, outputs=2, name=f"{name}_split")
-        return b.op("Mul", b.op("Gelu", gate, approximate="tanh", name=f"{name}_gelu"), up, name=name)
+        return b.ops("GeGluV2", x, domain=ASCEND, outputs=2, name=name, activate_left=1)[0]
 
     def capped(self, x: Tensor, bound: float, name: str) -> Tensor:
         """Bound tanh(x / bound)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.table import Table
-from ascendsim.llm.attention import BLOCK
+from ascendsim.llm.layers import BLOCK
 
 GIB = 1 << 30
 

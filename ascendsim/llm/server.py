@@ -19,8 +19,8 @@ import simpy
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
-from ascendsim.llm.attention import BLOCK
 from ascendsim.llm.language_model import Chip, LanguageModel, Mode
+from ascendsim.llm.layers import BLOCK
 from ascendsim.llm.requests import Request, Workload, workload
 from ascendsim.llm.serving import Serving, Steps
 from ascendsim.llm.times import StepTimes

@@ -16,6 +16,7 @@ class Experts:
         dense_layers: Layers at the start that have an ordinary network.
         every: A mixture stands in every layer whose number is divisible by this.
         parallel_width: Inner width of an ordinary network beside the mixture with norms of its own (Gemma 4).
+        sigmoid: Whether the gate takes the sigmoid of scores, else their softmax (DeepSeek V3).
     """
 
     count: int
@@ -25,6 +26,7 @@ class Experts:
     dense_layers: int = 0
     every: int = 1
     parallel_width: int = 0
+    sigmoid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
