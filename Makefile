@@ -1,14 +1,16 @@
 # make demo       set up and run the main job on a real network
 # make test       set up and run the gate
-# make test-all   the gate with the long suites
+# make test-all   the gate with the long suites, after the site
 # make check      the gate without the set-up
 # make setup      .venv with pinned versions
+# make docs       the documentation as a site, out/docs/index.html
+# make wheel      build the wheel and the source distribution, check them, run a model from the installed wheel
 # make notebooks the notebooks in a browser (installs JupyterLab into .venv)
 # make clean      remove what the tools left behind (not .venv)
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check notebooks clean
+.PHONY: help setup demo test test-all check docs wheel notebooks clean
 
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
@@ -43,16 +45,25 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python scripts/check
 
-test-all: $(STAMP)
+test-all: docs
 	$(BIN)/python scripts/check --all
 
 check:
 	scripts/check
+
+docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[docs]'
+	$(BIN)/python scripts/make_docs.py
+
+wheel: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+		'build>=1.2,<2' 'check-wheel-contents>=0.6,<0.7' 'twine>=6,<8'
+	$(BIN)/python scripts/wheel.py
 
 notebooks: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'jupyterlab>=4,<5'
 	$(BIN)/jupyter lab notebooks
 
 clean:
-	rm -rf build dist out .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf build dist out docs/reference .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	find ascendsim kernels tests scripts benchmarks notebooks -name __pycache__ -type d -prune -exec rm -rf {} +

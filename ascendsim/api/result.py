@@ -354,9 +354,8 @@ class Result:
 
         op_summary.csv, op_statistic.csv, task_time.csv, fusion_op.csv, op_statistic_tasks.csv and
         ai_core_metrics.csv (joined by task ids), of a run with values numerics.csv, over images images.csv;
-        timeline.png,
-        trace.json, fusion_result.json and CANN's log lines about fusion, plog/plog-*.log. Each file is
-        written whole or not at all.
+        timeline.png, trace.json, fusion_result.json and CANN's log lines about fusion, `plog/plog-*.log`.
+        Each file is written whole or not at all.
 
         Returns:
             The files written.

@@ -57,7 +57,7 @@ def training_step(
         grad_clip: Largest norm of all gradients together.
         accumulate: Number of batches whose gradients make one update, as their mean.
         output: Which output "cross_entropy" and "mse" are made of; needed where there are several.
-        parameters: Names of the weights to train, or patterns such as "*.weight"; by default all
+        parameters: Names of the weights to train, or patterns such as `"*.weight"`; by default all
             floating-point constants of more than one element that the loss depends on, tables that somebody
             computed (rotary factors, masks) among them.
         allow_unused: Whether parameters of a module on which the loss does not depend are left as they are;

@@ -121,6 +121,7 @@ def test_its_table_of_errors(wrong):
         WRONG[wrong]()
     told = str(caught.value)
     assert "\n" not in told
+    said = said.replace("\\", "")  # without it Markdown would read kernel[8](...) as a link
     assert said.replace("at most 20000000", "at most 20000") in told
 
 

@@ -22,6 +22,7 @@ from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from tests.support.edge_graphs import step_inputs, write_edges
 from tests.support.fusing import build, random
+from tests.support.language_graphs import LANGUAGE
 from tests.unit.test_fusion_rules_training import norm_gradient
 
 Body = Callable[[GraphBuilder], "Tensor | Sequence[Tensor]"]
@@ -350,6 +351,7 @@ def nearest_grad(b: GraphBuilder) -> Tensor:
 
 
 EXAMPLES: dict[str, Body] = {
+    **LANGUAGE,
     "AReduceMaxFusionPass": lambda b: reduced(b, "Max"),
     "AReduceMinFusionPass": lambda b: reduced(b, "Min"),
     "AReduceProdFusionPass": lambda b: reduced(b, "Prod"),
@@ -486,6 +488,7 @@ CHIPS = {
     "SoftmaxGradFusionPass": "Ascend910B1",
     "V200NotRequantFusionPass": "Ascend310P3",
     "V200RequantFusionPass": "Ascend310P3",
+    **dict.fromkeys(LANGUAGE, "Ascend910B1"),
 }
 # What else must be asked for
 SETTINGS: dict[str, dict[str, Any]] = {

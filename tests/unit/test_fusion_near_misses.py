@@ -25,6 +25,7 @@ from ascendsim.passes.fusion.rule import FusionRule
 from ascendsim.passes.fusion.rules import all_rules
 from ascendsim.passes.fusion.rules.json_rules import JsonRule
 from tests.support.fusing import build, context, difference, fused
+from tests.support.language_graphs import LANGUAGE_FORMS
 from tests.support.near_misses import (
     control_edges,
     has_values,
@@ -170,6 +171,7 @@ FORMS: dict[str, tuple[str, Body]] = {
             "Relu", b.op("ReduceMean", image(b, 4, 1, 16, 1), b.constant([1, -1], "axes"), keepdims=1)
         ),
     ),
+    **{name: (rule, body) for name, (rule, body) in LANGUAGE_FORMS.items()},
     "convolutions of two sizes": ("ASplitConv2dConcatPass", lambda b: branches(b, (3, 5))),
     "a convolution of groups": (
         "ConvToFullyConnectionFusionPass",

@@ -175,7 +175,7 @@ def _attribute(name: str, value: AttributeValue) -> onnx.AttributeProto:
     if isinstance(value, Graph):
         return helper.make_attribute(name, _graph(value))
     if isinstance(value, tuple) and value and isinstance(value[0], Graph):
-        return helper.make_attribute(name, [_graph(item) for item in value if isinstance(item, Graph)])
+        return helper.make_attribute(name, [_graph(item) for item in value])
     if isinstance(value, tuple) and not value:
         return helper.make_attribute(name, [], attr_type=onnx.AttributeProto.INTS)
     return helper.make_attribute(name, value)

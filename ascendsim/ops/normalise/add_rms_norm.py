@@ -279,7 +279,12 @@ OPERATORS: tuple[OpDef, ...] = tuple(
         _lower,
         domain="ascend",
         most_inputs=1 + max(form.gamma, form.beta or 0, *form.scales, *form.zeros),
-        facts=Facts(_links, Kind.REDUCTION, Precision.BLACK),
+        facts=Facts(
+            _links,
+            Kind.REDUCTION,
+            Precision.BLACK,
+            parameters=() if form.dynamic else (*form.scales, *form.zeros),
+        ),
     )
     for name, form in _FORMS.items()
 )

@@ -246,7 +246,7 @@ OPERATORS: tuple[OpDef, ...] = (
         domain="ascend",
         most_inputs=3,
         facts=Facts(
-            _quant_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.QUANT, parameters=(1, 2)
+            _quant_links, Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.OPAQUE, parameters=(1, 2)
         ),
     ),
 )

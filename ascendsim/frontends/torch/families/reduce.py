@@ -150,10 +150,7 @@ def adaptive_windows(size: int, count: int) -> tuple[int, int] | None:
 def adaptive_average_pool(call: Call, x: Tensor, sizes: Sequence[int]) -> Tensor:
     """The mean of as many windows as the result has places."""
     axes = rank(x) - 2
-    wanted = [
-        own if size is None else int(size)
-        for size, own in zip(each(sizes, axes), x.static_shape[2:], strict=True)
-    ]
+    wanted = each(sizes, axes)
     if all(size == 1 for size in wanted):
         return call.op("GlobalAveragePool", x)
     parts = [adaptive_windows(own, size) for own, size in zip(x.static_shape[2:], wanted, strict=True)]

@@ -1,0 +1,77 @@
+"""The gate of a feed-forward network whose two products are one.
+
+    a, b = Split(x);  a sigmoid(a) b      =>      SwiGlu(x)      (with Swish, or SwiGLU of the halves, too)
+
+The kernel takes gate and partner side by side in one tensor. Where a model makes them by two products they
+stay apart: their weights would have to be joined first. float32 results agree to a few units in the last
+place. A pass of this project: frameworks for language models call the kernel by name.
+"""
+
+from __future__ import annotations
+
+from ascendsim.graph.ir import Graph, Node
+from ascendsim.passes.fusion.checks import known_values, not_static, read_outside
+from ascendsim.passes.fusion.rule import FusionContext, FusionRule
+from ascendsim.passes.fusion.rules.language.checks import no_kernel, no_real
+from ascendsim.passes.rewriting.pattern import Any, Match, Op, Term
+from ascendsim.passes.rewriting.replace import replace_root
+
+
+def _half(number: int) -> Op:
+    return Op("Split", Any("x"), name="halves", output=number)
+
+
+def _mul(left: Term, right: Term, name: str) -> Op:
+    return Op("Mul", left, right, commutative=True, name=name)
+
+
+class SwiGluFusionPass(FusionRule):
+    """Halves of one tensor, of which the first gates."""
+
+    name = "SwiGluFusionPass"
+    patterns = {
+        "SwiGluFusionPass": _mul(
+            _mul(_half(0), Op("Sigmoid", _half(0), name="sigmoid"), "swish"), _half(1), "root"
+        ),
+        "SwiGluFusionPassSwish": _mul(Op("Swish", _half(0), name="swish"), _half(1), "root"),
+        "SwiGluFusionPassGLU": Op("SwiGLU", _half(0), _half(1), name="root"),
+    }
+
+    def check(self, match: Match, context: FusionContext) -> str | None:
+        x, halves = match.tensors["x"], match.nodes["halves"]
+        swish = match.nodes.get("swish", match.root)
+        if swish.op_type != "Mul" and float(swish.attr("alpha", 1.0)) != 1:
+            return "the gate has a factor"
+        return (
+            no_kernel(context)
+            or not_static([x, match.root.output])
+            or no_real(x)
+            or _split_refusal(halves)
+            or read_outside(match)
+        )
+
+    def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
+        root, halves = match.root, match.nodes["halves"]
+        axis = int(halves.attr("axis", 0))
+        made = context.add(
+            graph,
+            "SwiGlu",
+            [match.tensors["x"]],
+            name=f"{root.name}_SwiGlu",
+            like=root,
+            domain="ascend",
+            dim=axis,
+        )
+        replace_root(graph, root, made.output)
+
+
+def _split_refusal(split: Node) -> str | None:
+    if len(split.outputs) != 2 or split.outputs[0].shape != split.outputs[1].shape:
+        return "the parts are not two halves"
+    sizes = split.input(1)
+    return (
+        "the sizes of the parts are not known" if sizes is not None and known_values(sizes) is None else None
+    )
+
+
+RULES = (SwiGluFusionPass(),)

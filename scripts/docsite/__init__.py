@@ -1,0 +1,1 @@
+"""The documentation site: pages that are made from the code and its data, and checks of all pages."""

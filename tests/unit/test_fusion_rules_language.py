@@ -1,0 +1,251 @@
+"""Rules that make kernels of a language model's layer: forms that they take, what they leave and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.graph.builder import GraphBuilder
+from ascendsim.passes.fusion.rule import FusionRule
+from ascendsim.passes.fusion.rules.language.gates import SwiGluFusionPass
+from ascendsim.passes.fusion.rules.language.norms import (
+    AddRmsNormDynamicQuantFusionPass,
+    AddRmsNormFusionGraphPass,
+    AddRmsNormQuantFusionPass,
+    RmsNormDynamicQuantFusionPass,
+    RmsNormFusionPass,
+)
+from ascendsim.passes.fusion.rules.language.rotary import (
+    ApplyRotaryPosEmbFusionPass,
+    RotaryEmbeddingFusionPass,
+    RotaryPositionEmbeddingFusionPass,
+)
+from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, fused, random
+from tests.support.language_graphs import (
+    Body,
+    added_norm,
+    decomposed_norm,
+    embedded_pair,
+    gate,
+    quantised_norm,
+    rotated,
+    scaled_norm,
+    turned_pair,
+)
+
+ROUNDED = 2e-3  # float16
+
+
+def taken(rule: FusionRule, body: Body, error: float = CHANGED_ALGEBRA) -> Fused:
+    result = fused(build(body), rule, generation="c220")
+    assert result.counts == {rule.name: (1, 1)}, result.reasons
+    assert result.error <= error
+    return result
+
+
+def refused(rule: FusionRule, body: Body, generation: str = "c220") -> str:
+    result = fused(build(body), rule, generation=generation)
+    matched, effected = result.counts[rule.name]
+    assert matched
+    assert not effected
+    return result.reason
+
+
+@pytest.mark.parametrize("cast", [False, True])
+@pytest.mark.parametrize("square", ["Pow", "Mul"])
+@pytest.mark.parametrize("inverse", ["quotient", "reciprocal", "fraction", "power"])
+def test_norms_in_all_forms(square: str, inverse: str, cast: bool) -> None:
+    result = taken(
+        RmsNormFusionPass(), lambda b: decomposed_norm(b, square, inverse, cast), ROUNDED if cast else 1e-5
+    )
+    assert result.operators == {"Neg": 1, "RMSNormalization": 1}
+    node = result.graph.outputs[0].producer
+    assert node is not None
+    assert (node.attr("axis"), node.attr("epsilon")) == (-1, pytest.approx(1e-3))
+
+
+def test_a_widened_tensor_may_have_other_readers() -> None:
+    def body(b: GraphBuilder) -> Any:
+        made = decomposed_norm(b, cast=True)
+        return [made, b.op("Neg", next(node.output for node in b.graph.nodes if node.op_type == "Cast"))]
+
+    assert taken(RmsNormFusionPass(), body, ROUNDED).operators["Cast"] == 1
+
+
+def test_the_norm_takes_its_residual_sum() -> None:
+    for handed_on in (True, False):
+        result = taken(AddRmsNormFusionGraphPass(), lambda b, on=handed_on: added_norm(b, on))
+        assert result.operators["AddRmsNorm"] == 1
+        assert not {"Add", "RMSNormalization"} & set(result.operators)
+
+
+def test_sums_that_the_kernel_does_not_make_stay() -> None:
+    rule = AddRmsNormFusionGraphPass()
+
+    def repeated(b: GraphBuilder) -> Any:
+        total = b.op("Add", b.input("x", (2, 8)), b.input("y", (1, 8)))
+        return b.op("RMSNormalization", total, random(8))
+
+    def narrow(b: GraphBuilder) -> Any:
+        total = b.op("Add", b.input("x", (2, 8)), b.input("y", (2, 8)))
+        return b.op("RMSNormalization", total, random(1))
+
+    def circular(b: GraphBuilder) -> Any:
+        total = b.op("Add", b.input("x", (1, 8)), b.input("y", (1, 8)))
+        return b.op("RMSNormalization", total, b.op("Reshape", total, b.constant([8], "shape")))
+
+    assert refused(rule, repeated) == "the sum repeats an operand"
+    assert refused(rule, narrow) == "gamma is not one value for each normalised element"
+    assert "before and after" in refused(rule, circular)
+    assert refused(rule, added_norm, "v100") == "CANN has no such kernel on this chip"
+    assert refused(rule, lambda b: added_norm(b, stash_type=11)) == "its statistics are not float32"
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_norms_leave_as_bytes(smooth: bool) -> None:
+    one = taken(AddRmsNormDynamicQuantFusionPass(), lambda b: quantised_norm(b, True, smooth), EXACT)
+    assert one.operators == {"Neg": 2, "AddRmsNormDynamicQuant": 1}
+    two = taken(RmsNormDynamicQuantFusionPass(), lambda b: quantised_norm(b, False, smooth), 1 / 127)
+    assert two.operators == {"Neg": 1, "RmsNormDynamicQuant": 1}
+    assert taken(AddRmsNormQuantFusionPass(), scaled_norm, EXACT).operators == {
+        "Neg": 2,
+        "AddRmsNormQuant": 1,
+    }
+    assert refused(AddRmsNormDynamicQuantFusionPass(), lambda b: quantised_norm(b, True), "m200")
+
+
+def test_norms_that_others_read_stay_floats() -> None:
+    def body(b: GraphBuilder) -> Any:
+        made = quantised_norm(b, True)
+        norm = next(node for node in b.graph.nodes if node.op_type == "AddRmsNorm")
+        return [*made, b.op("Neg", norm.outputs[0])]
+
+    def statistics(b: GraphBuilder) -> Any:
+        made = quantised_norm(b, True)
+        norm = next(node for node in b.graph.nodes if node.op_type == "AddRmsNorm")
+        return [*made, b.op("Neg", norm.outputs[1])]
+
+    assert refused(AddRmsNormDynamicQuantFusionPass(), body).endswith("has a reader outside")
+    assert refused(AddRmsNormDynamicQuantFusionPass(), statistics).endswith("has a reader outside")
+
+
+@pytest.mark.parametrize("form", ["sigmoid", "swish", "glu"])
+def test_halves_gate_each_other(form: str) -> None:
+    assert taken(SwiGluFusionPass(), lambda b: gate(b, form)).operators == {"MatMul": 1, "SwiGlu": 1}
+
+
+def test_gates_of_two_products_stay_apart() -> None:
+    def unequal(b: GraphBuilder) -> Any:
+        parts = b.ops("Split", b.input("x", (4, 16)), [8, 8, 0], outputs=3, axis=-1)
+        return b.op("Mul", b.op("Swish", parts[0]), parts[1])
+
+    def scaled(b: GraphBuilder) -> Any:
+        first, second = b.ops("Split", b.input("x", (4, 16)), outputs=2, axis=-1, num_outputs=2)
+        return b.op("Mul", b.op("Swish", first, alpha=1.7), second)
+
+    def apart(b: GraphBuilder) -> Any:
+        return b.op("Mul", b.op("Swish", b.input("x", (4, 8))), b.input("y", (4, 8)))
+
+    assert refused(SwiGluFusionPass(), unequal) == "the parts are not two halves"
+    assert refused(SwiGluFusionPass(), scaled) == "the gate has a factor"
+    assert fused(build(apart), SwiGluFusionPass(), generation="c220").counts in (
+        {},
+        {"SwiGluFusionPass": (0, 0)},
+    )
+
+
+@pytest.mark.parametrize("slices", [True, False])
+def test_rotate_half_is_recognised(slices: bool) -> None:
+    result = taken(RotaryPositionEmbeddingFusionPass(), lambda b: rotated(b, slices), EXACT)
+    assert result.operators == {"Neg": 1, "RotaryPositionEmbedding": 1}
+
+
+def test_angles_get_the_rank_of_what_they_turn() -> None:
+    def body(b: GraphBuilder) -> Any:
+        x = b.input("x", (2, 3, 4))
+        first, second = b.ops("Split", x, outputs=2, axis=-1, num_outputs=2)
+        partner = b.op("Concat", b.op("Neg", second), first, axis=2)
+        return b.op("Add", b.op("Mul", x, random(3, 4)), b.op("Mul", partner, random(3, 4, seed=1)))
+
+    assert taken(RotaryPositionEmbeddingFusionPass(), body, EXACT).operators["Reshape"] == 2
+
+
+@pytest.mark.parametrize("bounds", [((0, 3), (3, 8)), ((0, 4), (4, 7)), ((1, 4), (4, 8))])
+def test_pieces_that_are_no_halves_stay(bounds: Any) -> None:
+    def body(b: GraphBuilder) -> Any:
+        x = b.input("x", (2, 8))
+        first, second = (
+            b.op("Slice", x, *(b.constant([item], "bound") for item in (*pair, 1))) for pair in bounds
+        )
+        partner = b.op("Concat", b.op("Neg", second), first, axis=1)
+        size = partner.static_shape[1]
+        angles = [random(2, size, seed=seed) for seed in (1, 2)]
+        straight = b.op("Mul", x, angles[0]) if size == 8 else b.op("Mul", x, random(2, 8))
+        crossed = b.op("Mul", partner, angles[1])
+        return b.op("Add", straight, crossed) if size == 8 else [straight, crossed]
+
+    rule = RotaryPositionEmbeddingFusionPass()
+    result = fused(build(body), rule, generation="c220")
+    assert result.effected(rule.name) == 0
+    assert "RotaryPositionEmbedding" not in result.operators
+
+
+@pytest.mark.parametrize("layout", [1, 3, 4])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_queries_and_keys_share_a_kernel(layout: int, mode: int) -> None:
+    result = taken(ApplyRotaryPosEmbFusionPass(), lambda b: turned_pair(b, layout, mode), EXACT)
+    assert result.operators == {"Neg": 2, "ApplyRotaryPosEmb": 1}
+    node = next(node for node in result.graph.nodes if node.op_type == "ApplyRotaryPosEmb")
+    assert node.attr("layout") == layout
+    heads = 1 if layout in (3, 4) else 2
+    assert [tensor.static_shape[heads] for tensor in node.outputs] == [4, 2]  # queries come first
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("places", [True, False])
+def test_caches_by_position_become_angles(flat: bool, interleaved: int, places: bool) -> None:
+    result = taken(RotaryEmbeddingFusionPass(), lambda b: embedded_pair(b, flat, interleaved, places), EXACT)
+    assert "RotaryEmbedding" not in result.operators
+    assert result.operators["ApplyRotaryPosEmb"] == 1
+
+
+def test_pairs_wait_for_nobody_behind_them() -> None:
+    """The second tensor is made of the first one's result: no pair."""
+
+    def body(b: GraphBuilder) -> Any:
+        angles = [b.input(name, (2, 3, 1, 8)) for name in ("cos", "sin")]
+        x = b.op("RotaryPositionEmbedding", b.input("x", (2, 3, 4, 8)), *angles, domain="ascend")
+        return b.op("RotaryPositionEmbedding", b.op("Neg", x), *angles, domain="ascend")
+
+    assert "before and after" in refused(ApplyRotaryPosEmbFusionPass(), body)
+
+
+def layer(b: GraphBuilder) -> Any:
+    """Norm, products, angles and gate of one layer, as a file without any of CANN's operators has them."""
+    x, y = b.input("x", (6, 32)), b.input("y", (6, 32))
+
+    def norm(x: Any) -> Any:
+        mean = b.op("ReduceMean", b.op("Pow", x, 2.0), b.constant([-1], "axes"))
+        root = b.op("Sqrt", b.op("Add", mean, b.constant(np.float32(1e-5))))
+        return b.op("Mul", b.op("Div", x, root), random(32, positive=True))
+
+    normed = norm(b.op("Add", x, y))
+    made = b.op("MatMul", normed, random(32, 48))
+    first, second = b.ops("Split", made, outputs=2, axis=-1, num_outputs=2)
+    return b.op("Mul", b.op("Mul", first, b.op("Sigmoid", first)), second)
+
+
+def test_a_layer_becomes_kernels_when_it_is_compiled() -> None:
+    """The norm is recognised first, then takes its sum; float16 values stay near those of the file."""
+    model = asim.compile(build(layer), soc="Ascend910B1")
+    kinds = [node.op_type for node in model.graph.nodes]
+    assert kinds.count("AddRmsNorm") == kinds.count("SwiGlu") == 1
+    assert not {"ReduceMean", "Sigmoid", "RMSNormalization"} & set(kinds)
+    given = {name: random(6, 32, seed=seed) for seed, name in enumerate("xy")}
+    plain = asim.run(asim.compile(build(layer), soc="Ascend910B1", fusion="off"), given, values="float32")
+    made = asim.run(model, given)
+    np.testing.assert_allclose(made.outputs["out0"], plain.outputs["out0"], rtol=3e-2, atol=3e-2)
