@@ -111,9 +111,18 @@ def _common(config: Mapping[str, Any]) -> Facts:
             raise ValueError(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}")
         facts["head"] = hidden // heads
     facts["epsilon"] = config.get("rms_norm_eps", 1e-6)
-    facts["theta"] = config.get("rope_theta", 10000.0)
+    facts["theta"] = config.get("rope_theta") or _angles(config, "full_attention").get("rope_theta", 10000.0)
     facts["tied"] = bool(config.get("tie_word_embeddings", False))
     return facts
+
+
+def _angles(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What newer files say of angles, of all layers or of a kind of them."""
+    found = config.get("rope_parameters")
+    if not isinstance(found, Mapping):
+        return {}
+    own = found.get(kind, found)
+    return own if isinstance(own, Mapping) else {}
 
 
 def _check(facts: Facts, name: str) -> None:

@@ -94,9 +94,13 @@ def _chatglm(config: Config) -> Facts:
 def _glm(config: Config) -> Facts:
     return {
         "qkv_bias": bool(config.get("attention_bias", False)),
-        "rotary": config.get("partial_rotary_factor", 0.5),
+        "rotary": config.get("partial_rotary_factor") or _part(config),
         "interleaved": True,
     }
+
+
+def _part(config: Config) -> float:
+    return float((config.get("rope_parameters") or {}).get("partial_rotary_factor", 0.5))
 
 
 def _glm4(config: Config) -> Facts:
@@ -133,9 +137,14 @@ def _gemma3(config: Config) -> Facts:
         "window": config.get("sliding_window", 1024),
         "global_every": config.get("sliding_window_pattern", 6),
         "scale": config.get("query_pre_attn_scalar", 256) ** -0.5,
-        "theta": config.get("rope_theta", 1e6),
-        "local_theta": config.get("rope_local_base_freq", 10000.0),
+        "theta": config.get("rope_theta") or _theta(config, "full_attention", 1e6),
+        "local_theta": config.get("rope_local_base_freq") or _theta(config, "sliding_attention", 1e4),
     }
+
+
+def _theta(config: Config, kind: str, otherwise: float) -> float:
+    """The base of the angles in a kind of layers, as newer files have it."""
+    return float((config.get("rope_parameters") or {}).get(kind, {}).get("rope_theta", otherwise))
 
 
 def _gemma4(config: Config) -> Facts:

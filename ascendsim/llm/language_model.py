@@ -305,7 +305,7 @@ def _weights(
     if facts.family not in NAMED:
         rule = f"have names of their own in checkpoints of {facts.family}"
         raise InputError("option weights", rule, remedy=f"known are those of {', '.join(sorted(NAMED))}")
-    return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)))
+    return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)), facts.family)
 
 
 def _check_groups(facts: Architecture, shard: Shard) -> None:

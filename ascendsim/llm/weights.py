@@ -19,7 +19,15 @@ from ascendsim.graph.ir import Array
 Fill = Callable[[], Array] | None
 Shape = tuple[int, ...]
 # Families whose checkpoints call weights as Llama's do
-NAMED = frozenset({"gemma", "gemma3_text", "llama", "mistral", "qwen2", "qwen3"})
+NAMED = frozenset({"gemma", "gemma2", "gemma3_text", "glm", "glm4", "llama", "mistral", "qwen2", "qwen3"})
+# what one family calls otherwise
+_RENAMED = {
+    "glm4": {
+        "post_attention_layernorm": "post_self_attn_layernorm",
+        "pre_feedforward_layernorm": "post_attention_layernorm",
+        "post_feedforward_layernorm": "post_mlp_layernorm",
+    }
+}
 _JOINED = {
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
     "gate_up_proj": ("gate_proj", "up_proj"),
@@ -62,9 +70,11 @@ class Checkpoint(Weights):
 
     Attributes:
         tensors: By transformers' names: arrays, or functions that read them.
+        family: Of the model; some have names of their own.
     """
 
     tensors: Mapping[str, Any]
+    family: str = "llama"
 
     def fill(self, name: str, shape: Shape) -> Fill:
         def made() -> Array:
@@ -76,6 +86,8 @@ class Checkpoint(Weights):
         return made
 
     def _values(self, name: str) -> Array:
+        renamed = _RENAMED.get(self.family, {})
+        name = ".".join(renamed.get(part, part) for part in name.split("."))
         stem, _, kind = name.rpartition(".")
         home, _, last = stem.rpartition(".")
         parts = _JOINED.get(last, ())

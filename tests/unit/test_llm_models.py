@@ -193,4 +193,4 @@ def test_a_sweep_has_a_row_a_point_and_says_what_does_not_fit() -> None:
     assert 0.5 * (point.step_us or 0) < sum(point.kernels.values()) < (point.step_us or 0)  # gaps of launches
     assert found.plot_memory().limit == (pytest.approx(60.625), "card")
     names = list(found.plot_kernels(1).series)
-    assert {"MatMulV2", "RmsNorm"} <= set(names)
+    assert {"MatMulV2", "AddRmsNorm"} <= set(names)
