@@ -36,6 +36,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 autoclass_content = "class"
+maximum_signature_line_length = 90
 python_display_short_literal_types = True
 default_role = "code"  # docstrings write `name`, as Markdown does
 

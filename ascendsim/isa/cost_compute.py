@@ -47,7 +47,7 @@ def unit_flag_cycles(mmad: Mmad, soc: SocSpec) -> int:
     FIXPIPE follows one unit of 512 B behind: it starts after the first unit if it is the slower one, else
     late enough to end with the last one.
     """
-    units = max(1, ceil_div(mmad.m * mmad.n * L0C_ELEMENT_BYTES, UNIT_BYTES))
+    units = ceil_div(mmad.m * mmad.n * L0C_ELEMENT_BYTES, UNIT_BYTES)
     occupancy = mmad_cost(mmad, soc, soc.frequency_mhz).occupancy
     rate = soc.ports.fixpipe_elements_per_cycle
     stored = occupancy if rate is None else min(occupancy, int(mmad.m * mmad.n / rate))

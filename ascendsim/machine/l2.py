@@ -18,7 +18,7 @@ On chips whose L2 is managed by software (Ascend310) nothing is resident but wha
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -202,7 +202,11 @@ class L2State:
         return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
 
     def enter(
-        self, reads: Sequence[Access], writes: Sequence[Access], again: Mapping[str, Fraction]
+        self,
+        reads: Sequence[Access],
+        writes: Sequence[Access],
+        again: Mapping[str, Fraction],
+        rings: Collection[str] = (),
     ) -> Shares:
         """Judges a task and updates what L2 holds.
 
@@ -211,6 +215,8 @@ class L2State:
             writes: What it writes.
             again: Shares of the bytes read that DRAM delivers, for regions of which it delivers bytes more
                 than once; see `reuse.fetched_again`.
+            rings: Regions that are written over while they are there whatever else passes; see
+                `reuse.rewritten`.
         """
         if self._bypass:
             miss = {
@@ -228,7 +234,7 @@ class L2State:
             touched[key] = max(touched.get(key, 0), access.unique_bytes)
         self._touched = sum(touched.values())
         read_miss, spread = self._read(reads, writes, keys, again)
-        write_through = self._write(reads, writes, keys)
+        write_through = self._write(reads, writes, keys, rings)
         shares = Shares(False, read_miss, spread, write_through)
         allocated = shares.allocated(reads, writes) if self._written_back else 0
         if allocated:
@@ -305,7 +311,11 @@ class L2State:
         return found
 
     def _write(
-        self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]
+        self,
+        reads: Sequence[Access],
+        writes: Sequence[Access],
+        keys: Mapping[str, str],
+        rings: Collection[str],
     ) -> dict[str, Fraction]:
         through = {}
         for access in writes:
@@ -314,7 +324,9 @@ class L2State:
             self._overwrite(key)
             kept = self._stays(access.unique_bytes)
             moved = access.moved_bytes
-            if moved > access.unique_bytes and self._between(access, (*reads, *writes)) <= self._capacity:
+            if moved > access.unique_bytes and (
+                access.region in rings or self._between(access, (*reads, *writes)) <= self._capacity
+            ):
                 moved = access.unique_bytes  # written over while it is there: only the last goes out
             excess = max(0, moved - kept) if access.unique_bytes > kept else 0
             through[access.region] = ratio(excess, access.moved_bytes)

@@ -34,39 +34,8 @@ def fetched_bytes(
         By region; never less than the unique bytes that the task reads.
     """
     made = {access.region for access in accesses if not access.write and not access.unique_bytes}
-    unique: dict[str, int] = {}
-    for access in accesses:
-        unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
-    count = sum(times for _, times in blocks)
-    rounds = -(-count // max(1, cores))
-    side_by_side = min(count, max(1, cores))
-    touched: dict[str, int] = {}
-    for footprint, times in blocks:
-        for region, size in footprint.touched().items():
-            touched[region] = touched.get(region, 0) + size * times
-    sharing = {
-        region: max(Fraction(1), Fraction(size, max(1, unique[region]))) for region, size in touched.items()
-    }
-    if rounds > 1 and sum(min(unique[region], size // rounds) for region, size in touched.items()) > capacity:
-        sharing = {region: max(Fraction(1), share / rounds) for region, share in sharing.items()}
-
-    judged: dict[tuple[tuple[str, int], ...], bool] = {}
-
-    def fits(working_set: Mapping[str, int]) -> bool:
-        key = tuple(working_set.items())
-        if key not in judged:
-            judged[key] = fits_anew(working_set)
-        return judged[key]
-
-    def fits_anew(working_set: Mapping[str, int]) -> bool:
-        total = Fraction(0)
-        for region, size in working_set.items():
-            total += min(
-                Fraction(unique[region]),
-                Fraction(size * side_by_side) / min(sharing[region], Fraction(side_by_side)),
-            )
-        return total <= capacity
-
+    judge = _Judge(blocks, accesses, capacity, cores)
+    fits, unique, sharing = judge.fits, judge.unique, judge.sharing
     read: dict[str, int] = {}  # by each of those who read it
     for footprint, times in blocks:
         passes = {
@@ -85,6 +54,71 @@ def fetched_bytes(
         - (unique[region] if region in made else 0)
         for region, size in read.items()
     }
+
+
+class _Judge:
+    """Tells which stretches of a task's blocks fit in L2, all cores side by side."""
+
+    def __init__(
+        self,
+        blocks: Sequence[tuple[Footprint, int]],
+        accesses: Sequence[Access],
+        capacity: int,
+        cores: int,
+    ) -> None:
+        self.capacity = capacity
+        self.unique: dict[str, int] = {}
+        for access in accesses:
+            self.unique[access.region] = max(self.unique.get(access.region, 0), access.unique_bytes)
+        count = sum(times for _, times in blocks)
+        rounds = -(-count // max(1, cores))
+        self.side_by_side = min(count, max(1, cores))
+        touched: dict[str, int] = {}
+        for footprint, times in blocks:
+            for region, size in footprint.touched().items():
+                touched[region] = touched.get(region, 0) + size * times
+        # cores that have the same bytes of a region
+        self.sharing = {
+            region: max(Fraction(1), Fraction(size, max(1, self.unique[region])))
+            for region, size in touched.items()
+        }
+        in_a_round = sum(min(self.unique[region], size // rounds) for region, size in touched.items())
+        if rounds > 1 and in_a_round > capacity:
+            self.sharing = {
+                region: max(Fraction(1), share / rounds) for region, share in self.sharing.items()
+            }
+        self._judged: dict[tuple[tuple[str, int], ...], bool] = {}
+
+    def fits(self, working_set: Mapping[str, int]) -> bool:
+        """Whether what each core touches of regions fits, all together."""
+        key = tuple(working_set.items())
+        if key not in self._judged:
+            total = Fraction(0)
+            for region, size in working_set.items():
+                total += min(
+                    Fraction(self.unique[region]),
+                    Fraction(size * self.side_by_side)
+                    / min(self.sharing[region], Fraction(self.side_by_side)),
+                )
+            self._judged[key] = total <= self.capacity
+        return self._judged[key]
+
+
+def rewritten(
+    blocks: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int, cores: int
+) -> frozenset[str]:
+    """Regions that a task writes again and again while L2 holds what it wrote before (rings): what loops come
+    back to fits with all that one trip of them touches. Arguments as of `fetched_bytes`.
+    """
+    judge = _Judge(blocks, accesses, capacity, cores)
+    found = {stream.region for footprint, _ in blocks for stream in footprint.streams if stream.write}
+    for footprint, _ in blocks:
+        sets = footprint.working_sets(footprint.repeating())
+        for stream in footprint.streams:
+            repeats = [loop for loop, step in zip(stream.loops, stream.steps, strict=True) if not step]
+            if stream.write and not all(judge.fits(sets[loop]) for loop in repeats):
+                found.discard(stream.region)
+    return frozenset(found)
 
 
 def fetched_again(reads: Sequence[Access], fetched: Mapping[str, Fraction]) -> dict[str, Fraction]:

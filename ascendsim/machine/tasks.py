@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
 from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, Judged, L2State, in_all, part
 from ascendsim.machine.links import Links
-from ascendsim.machine.reuse import fetched_again, fetched_bytes
+from ascendsim.machine.reuse import fetched_again, fetched_bytes, rewritten
 from ascendsim.machine.wiring import Wiring
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -99,11 +99,13 @@ class Phase:
     Attributes:
         reads, writes: Number of the region, different bytes and all bytes.
         again: By number of the region, see `reuse.fetched_again`.
+        rings: Numbers of regions, see `reuse.rewritten`.
     """
 
     reads: tuple[tuple[int, int, int], ...]
     writes: tuple[tuple[int, int, int], ...]
     again: tuple[tuple[int, Fraction], ...]
+    rings: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,7 @@ class TaskRun:
         """
         reads = state.accesses(self.task, self._read, write=False)
         writes = state.accesses(self.task, self._written, write=True)
-        around = state.accesses(self.task, self._uncached, write=False) if self._uncached else []
+        around = state.accesses(self.task, self._uncached, write=False)
         accesses = [*reads, *writes, *around]
         numbers: dict[str, int] = {}
         for access in accesses:
@@ -210,7 +212,12 @@ class TaskRun:
             )
             judged.append(
                 Judged(
-                    state.enter(reads, writes, {names[number]: share for number, share in phase.again}),
+                    state.enter(
+                        reads,
+                        writes,
+                        {names[number]: share for number, share in phase.again},
+                        [names[number] for number in phase.rings],
+                    ),
                     reads,
                     writes,
                 )
@@ -239,7 +246,6 @@ class TaskRun:
             )
             for block in self.blocks
         ]
-        cores = sum(self._core_counts[kind] for kind in {block.compiled.block.core for block in self.blocks})
         steps = sorted({stream.phase for footprint, _ in prints for stream in footprint.streams})
         phases = []
         for step in steps if len(steps) > 1 else (None,):
@@ -250,19 +256,57 @@ class TaskRun:
                 all_of if step is None else _of_phase(all_of, inside, write)
                 for all_of, write in ((reads, False), (writes, True))
             )
-            again = fetched_again(
-                own_reads, fetched_bytes(inside, [*own_reads, *own_writes], capacity, cores)
-            )
+            again = fetched_again(own_reads, self._fetched(inside, [*own_reads, *own_writes], capacity))
             listed = [
                 tuple(
                     [(numbers[access.region], access.unique_bytes, access.moved_bytes) for access in accesses]
                 )
                 for accesses in (own_reads, own_writes)
             ]
+            rings: frozenset[str] = frozenset()
+            if any(access.moved_bytes > access.unique_bytes for access in own_writes):
+                rings = self._rings(inside, [*own_reads, *own_writes], capacity)
             phases.append(
-                Phase(listed[0], listed[1], tuple([(numbers[name], share) for name, share in again.items()]))
+                Phase(
+                    listed[0],
+                    listed[1],
+                    tuple([(numbers[name], share) for name, share in again.items()]),
+                    tuple(sorted(numbers[name] for name in rings)),
+                )
             )
         return tuple(phases)
+
+    def _by_kind(
+        self, prints: Sequence[tuple[Footprint, int]]
+    ) -> Iterator[tuple[list[tuple[Footprint, int]], int]]:
+        """What cores of a kind touch, and how many there are. Both kinds of a team go through much the same
+        bytes at a time, so each is judged by itself.
+        """
+        kinds = [block.compiled.block.core for block in self.blocks]
+        for kind in dict.fromkeys(kinds):
+            yield [one for one, of in zip(prints, kinds, strict=True) if of is kind], self._core_counts[kind]
+
+    def _fetched(
+        self, prints: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int
+    ) -> dict[str, Fraction]:
+        """Bytes that DRAM delivers, by region; what several kinds read comes once for all."""
+        fetched: dict[str, Fraction] = {}
+        for own, cores in self._by_kind(prints):
+            for region, size in fetched_bytes(own, accesses, capacity, cores).items():
+                fetched[region] = max(fetched.get(region, size), size)
+        return fetched
+
+    def _rings(
+        self, prints: Sequence[tuple[Footprint, int]], accesses: Sequence[Access], capacity: int
+    ) -> frozenset[str]:
+        """Regions that cores of each kind find in L2 when they write them again."""
+        kept: set[str] = set()
+        lost: set[str] = set()
+        for own, cores in self._by_kind(prints):
+            found = rewritten(own, accesses, capacity, cores)
+            kept |= found
+            lost |= {s.region for footprint, _ in own for s in footprint.streams if s.write} - found
+        return frozenset(kept - lost)
 
     @property
     def wanted_cores(self) -> dict[CoreKind, int]:

@@ -149,7 +149,7 @@ def _bind(made: _Timeline, step: Step) -> tuple[Task, ...]:
     numbers = {task.id: number for number, task in enumerate(piece.compiled.program.tasks)}
     info = piece.compiled.program.info
     for found, regions in ((made.placed, info.l2_placed), (made.kept, info.l2_kept)):
-        found.update((names[region], None) for region in regions if region in names)
+        found.update((names[region], None) for region in regions)
     return tuple(
         replace(
             task,

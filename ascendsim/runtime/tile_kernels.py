@@ -54,12 +54,10 @@ class TileKernels:
             made = self._made(like, known)
         if kernel.target.over == "col":
             return made.reshape(kernel.columns)
-        if kernel.whole_rows and kernel.target.over == "all":  # behind the last column of a blocked tensor
-            whole = np.zeros((kernel.rows, kernel.columns), made.dtype)
-            made = made.reshape(kernel.rows, -1)
-            whole[:, : made.shape[1]] = made
-            made = whole
-        return from_matrix(made.reshape(kernel.rows, kernel.columns), kernel.target.box)
+        made = made.reshape(kernel.rows, -1)
+        whole = np.zeros((kernel.rows, kernel.columns), made.dtype)
+        whole[:, : made.shape[1]] = made  # zeros behind the last column of a blocked tensor
+        return from_matrix(whole, kernel.target.box)
 
     def _tensor(self, name: str) -> Tensor:
         return self._tensors[self._named(name)]

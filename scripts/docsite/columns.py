@@ -11,9 +11,9 @@ PAGE = "docs/reference/columns.md"
 HEAD = """# Columns
 
 What stands in the columns of the files that `result.save`, `ascendsim run --output` and `result.export`
-write. Names, units and definitions are those of the tools that the files imitate; the last column says where
-each was found. What a run has no figure for is `N/A`. `save` counts times from the start of the run, `export`
-since 1970.
+write. Names, units and definitions are those of the tools that the files imitate; the last column numbers
+where each was found (at the end of the page). What a run has no figure for is `N/A`. `save` counts times from
+the start of the run, `export` since 1970.
 """
 
 
@@ -34,14 +34,17 @@ def by_file() -> dict[str, list[dict[str, str]]]:
 
 def pages() -> dict[str, str]:
     """The page by its path."""
+    sources = {text: number for number, text in enumerate(dict.fromkeys(row["source"] for row in rows()), 1)}
     parts = [HEAD]
     for file, held in sorted(by_file().items()):
         lines = [
-            f"| `{row['column']}` | {row['unit']} | {_cell(row['definition'])} | {_cell(row['source'])} |"
+            f"| `{row['column']}` | {row['unit']} | {_cell(row['definition'])} | {sources[row['source']]} |"
             for row in held
         ]
         head = f"## {_cell(file)}\n\n| column | unit | meaning | source |\n|---|---|---|---|\n"
         parts.append(head + "\n".join(lines) + "\n")
+    listed = "\n".join(f"{number}. {_cell(text)}" for text, number in sources.items())
+    parts.append(f"## Sources\n\n{listed}\n")
     return {PAGE: "\n".join(parts)}
 
 

@@ -1,5 +1,5 @@
-"""TensorBoard's plug-ins and Holistic Trace Analysis read exports (in an environment of their own, see
-tests/requirements-viewers.txt).
+"""TensorBoard's plug-ins, Holistic Trace Analysis and TraceLens read exports (in an environment of their own,
+see tests/requirements-viewers.txt).
 """
 
 from __future__ import annotations
@@ -42,6 +42,20 @@ if __name__ == "__main__":
     print("FOUND", json.dumps({
         "kernel": float(times["kernel_time(us)"]), "idle": float(times["idle_time(us)"]),
         "durations": float(launches["gpu_duration"].sum()), "joined": len(launches),
+    }))
+"""
+TRACELENS = """
+import json, sys
+from TraceLens import TreePerfAnalyzer
+
+if __name__ == "__main__":
+    analyser = TreePerfAnalyzer.from_file(sys.argv[2])
+    timeline = analyser.get_df_gpu_timeline().set_index("type")["time ms"]
+    launchers = analyser.get_df_kernel_launchers()
+    print("FOUND", json.dumps({
+        "timeline": timeline.to_dict(),
+        "operators": launchers.groupby("name")["total_direct_kernel_time"].sum().to_dict(),
+        "kernels": int(launchers["direct_kernel_count"].sum()),
     }))
 """
 
@@ -93,3 +107,25 @@ def test_holistic_trace_analysis_finds_our_times(tmp_path: Path) -> None:
     # it drops what is below a microsecond of every start and end, and counts from the first kernel on
     assert 0 <= computing / 1000 - found["durations"] <= 200
     assert 0 <= found["idle"] - (free - first) / 1000 <= 201
+
+
+@pytest.mark.parametrize("launched", [False, True], ids=["by the device", "by the host"])
+def test_trace_lens_finds_our_times(tmp_path: Path, launched: bool) -> None:
+    run = synthetic_run(40, streams=1)
+    run = host_launched(run) if launched else run
+    (trace,) = export_run(run, tmp_path / "runs", ("kineto",)).files
+    found = viewed(TRACELENS, tmp_path, str(trace))
+    times: dict[str, float] = {}
+    for view in run.tasks:
+        times[view.op_type] = times.get(view.op_type, 0.0) + run.us(view.duration)
+    assert found["kernels"] == 40
+    assert found["operators"] == pytest.approx(times, abs=1e-3 * 40)
+    capture = Capture(run)
+    spans = [
+        capture.span(view) for view in run.tasks
+    ]  # it counts from the first kernel to the end of the last
+    whole = (max(end for _, end in spans) - min(start for start, _ in spans)) / 1e6
+    computing = capture.overlap_ns[0] / 1e6
+    assert found["timeline"]["computation_time"] == pytest.approx(computing, abs=1e-3)
+    assert found["timeline"]["total_time"] == pytest.approx(whole, abs=1e-3)
+    assert found["timeline"]["idle_time"] == pytest.approx(whole - computing, abs=2e-3)

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ascendsim.isa.program import Access, MemoryPlan, Region
-from ascendsim.machine.l2 import L2State
+from ascendsim.machine.l2 import Judged, L2State, Shares, in_all
 from ascendsim.machine.regions import Regions
 from tests.support.reference_l2 import PlainL2
 from tests.support.toy_soc import TOY
@@ -96,3 +96,73 @@ def test_regions_lie_to_each_other_as_their_bytes_do(seed: int) -> None:
     }
     assert shared <= lookup.reused
     assert all(any(plain.span(name) & plain.span(other) for other in keys - {name}) for name in lookup.reused)
+
+
+def random_parts(random: Random) -> list[Judged]:
+    """Parts of a task that touch the same few regions, with shares of any kind."""
+
+    def share() -> Fraction:
+        return random.choice((Fraction(0), Fraction(1), Fraction(random.randint(1, 6), 7)))
+
+    parts = []
+    for _ in range(random.randint(2, 4)):
+        reads, writes = (
+            [
+                Access(name, 1, random.randint(0, 9), write)
+                for name in random.sample("abcd", random.randint(0, 3))
+            ]
+            for write in (False, True)
+        )
+        shares = Shares(
+            read_miss={access.region: share() for access in reads},
+            read_spread={access.region: share() for access in reads if random.random() < 0.7},
+            write_through={access.region: share() for access in writes},
+            evicted=share(),
+        )
+        through, back = shares.dram_bytes(reads, writes)
+        written = back / (through + back) if back else Fraction(0)
+        parts.append(Judged(replace(shares, written=written), reads, writes))
+    return parts
+
+
+def test_a_task_moves_what_its_parts_move() -> None:
+    """Read and written in all, the share of writes in it, and of each region; a region has no bound where one
+    of the parts that read it has none, and the widest of the parts' bounds otherwise."""
+    random, bounded, open_ended = Random(5), 0, 0
+    for _ in range(300):
+        parts = random_parts(random)
+        whole = in_all(parts)
+        reads, writes = (
+            [access for part in parts for access in getattr(part, side)] for side in ("reads", "writes")
+        )
+        sides = [part.shares.dram_bytes(part.reads, part.writes) for part in parts]
+        read, written = (sum((side[way] for side in sides), Fraction(0)) for way in (0, 1))
+        assert whole.dram_bytes(reads, writes) == (read, written)
+        assert whole.written == (written / (read + written) if written else 0)
+        for name in "abcd":
+            for kind, way in (("reads", 0), ("writes", 1)):
+                moved = [[one for one in getattr(part, kind) if one.region == name] for part in parts]
+                wanted = sum(
+                    replace(part.shares, evicted=Fraction(0)).dram_bytes(
+                        *((mine, []) if way == 0 else ([], mine))
+                    )[way]
+                    for part, mine in zip(parts, moved, strict=True)
+                )
+                every = [one for mine in moved for one in mine]
+                both = (every, []) if way == 0 else ([], every)
+                assert replace(whole, evicted=Fraction(0)).dram_bytes(*both)[way] == wanted
+            readers = [part.shares for part in parts if any(one.region == name for one in part.reads)]
+            bounds = [shares.read_spread[name] for shares in readers if name in shares.read_spread]
+            if readers and len(bounds) == len(readers):
+                bounded += 1
+                assert whole.read_spread[name] == max(bounds)
+            else:
+                open_ended += bool(readers)
+                assert name not in whole.read_spread
+    assert bounded > 50
+    assert open_ended > 50
+
+
+def test_a_task_of_one_part_is_that_part() -> None:
+    (part, *_) = random_parts(Random(1))
+    assert in_all([part]) is part.shares

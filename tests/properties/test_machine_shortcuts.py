@@ -3,6 +3,7 @@ tick for tick."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -11,9 +12,11 @@ import pytest
 
 import ascendsim
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.isa.instructions import Loop
 from ascendsim.machine import Statistics, run
 from tests.support.gate import case
-from tests.support.random_programs import random_chip, random_program
+from tests.support.random_programs import ALL_REGIONS, random_block, random_chip, random_program
+from tests.support.toy_programs import program_of, task_of
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
@@ -47,6 +50,27 @@ def test_random_programs_give_the_trace_of_the_plain_simulation(chunk: int) -> N
     if chunk == 0:  # what they save, counted: states that look different though they are equal cost time only
         assert skipped > 10.6
         assert states < 2800
+
+
+def turns(seed: int, count: int) -> tuple[int, int]:
+    """Ticks of a random program that goes `count` times through the same, and how many were simulated."""
+    random, statistics = Random(seed), Statistics()
+    soc, groups = random_chip(random), []
+    for _ in range(random.choice((1, 1, 2))):
+        block = random_block(random)
+        turn = replace(block, body=(Loop("turn", count, block.body),))
+        groups.append((turn, random.randint(1, 2)))
+    program = program_of(task_of(*groups), regions=ALL_REGIONS)
+    return (end := run(program, soc, statistics=statistics).end), end - statistics.ticks
+
+
+def test_more_turns_are_skipped_and_not_simulated() -> None:
+    """But for programs without transfers, and for those that hardly ever come back to a state."""
+    skipped = 0
+    for seed in range(24):
+        (end, simulated), (later, more) = turns(seed, 60), turns(seed, 120)
+        skipped += more - simulated < 0.02 * (later - end)
+    assert skipped >= 20
 
 
 @cache

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.formats import Format
 from ascendsim.isa.costs import cost
 from ascendsim.isa.instructions import Mmad, Move, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import CoreKind
@@ -259,6 +260,32 @@ def test_bytes_from_dram() -> None:
         sizes = (tiling.tile_m, tiling.tile_n), tiling.hold
         assert sum(dram_bytes(made.product, 1 << 50, share, *sizes)) == moved(made, "a", "b")[1], made
         assert sum(dram_bytes(made.product, 0, share, *sizes)) == moved(made, "a", "b")[0], made
+
+
+def test_operands_are_as_large_as_their_tensors() -> None:
+    """A map that the Cube takes as it lies ends at whole fractals, an operand that all products share counts
+    for each of them."""
+    seen: Counter[str] = Counter()
+    for made in cube_programs():
+        product, work = made.product, made.work
+        if work.a.format is Format.ND:  # rows end anywhere
+            continue
+        a, b = work.a.bytes * (product.batch if work.a_shared else 1), work.b.bytes
+        if work.conv is not None and not product.unfolds:
+            positions = work.conv.height * work.conv.width
+            a = a // positions * (positions + -positions % 16)
+        assert product.operand_bytes == (a, b), made
+        seen[f"{work.conv is not None} {product.unfolds} {work.a_shared}"] += 1
+    assert len(seen) == 4
+
+
+def test_a_map_that_is_a_matrix_already_comes_at_the_rate_of_the_port() -> None:
+    """However short its rows are; windows that span several rows come more slowly."""
+    soc = load("Ascend310")
+    for size in (7, 56):
+        assert product_of(square_convolution(64, size, 64, 1), soc).unfolding_efficiency == 1
+    few, many = (product_of(square_convolution(64, size, 64, 3, 1, 1), soc) for size in (7, 56))
+    assert few.unfolding_efficiency < many.unfolding_efficiency == 1
 
 
 def test_what_is_hidden_behind_the_slowest_pipe_counts_an_eighth() -> None:

@@ -6,12 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from ascendsim.core.formats import ceil_div
 from ascendsim.lower.templates.conv import a_bytes, is_direct, skips_rows, taps
 from ascendsim.lower.templates.cube import product_of
+from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.strips import held_columns, row_parts, skips_columns, strip_of, strip_waste
 from ascendsim.lower.templates.tiling import best_tilings
-from ascendsim.lower.templates.width_tiles import image_share, whole_images
+from ascendsim.lower.templates.width_tiles import image_share, strip_views, strips_may_pay, whole_images
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc import load
 from tests.support.coverage import transfers
@@ -93,6 +96,64 @@ def test_cores_share_whole_images_or_strips_of_one() -> None:
         assert used <= cores, (strip, wanted)
         assert images * ceil_div(columns, strip.out_w) == share
         assert images == 1 or columns == strip.whole_out
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "widths"),
+    [
+        # rows of 3000 columns in at most 64, 32 .. 1 fractals, of equal widths: 3000 / 1024 is three strips
+        (3000, 8, [1008, 512, 256, 128, 64, 32, 16]),
+        (3000, 1, [1008, 512, 256, 128, 64, 32, 16]),
+        (200, 8, [200, 112, 64, 32, 16]),
+        (100, 8, [100, 64, 32, 16]),
+        (10, 8, [10]),
+    ],
+)
+def test_strips_are_equal_and_as_many_as_widths_of_powers_of_two_need(
+    columns: int, rows: int, widths: list[int]
+) -> None:
+    """The narrowest is one fractal, the widest as wide as what half of L0A holds (1024 rows of a fractal)."""
+    soc = load("Ascend310")
+    conv = replace(square(16, columns, 16, 3, 1, 1).conv, height=rows, out_h=rows)
+    work = replace(square(16, columns, 16, 3, 1, 1), conv=conv, m=columns * rows)
+    views = list(strip_views(product_of(work, soc), rates_of(soc, "float16")))
+    assert [view.conv.out_w for view in views if view.conv] == widths
+    assert all(view.images == ceil_div(columns, view.conv.out_w) for view in views if view.conv)
+    assert all(view.m == rows * view.conv.out_w for view in views if view.conv)
+
+
+def test_a_strip_is_no_wider_than_l0a_unless_the_map_is_one_row() -> None:
+    soc = load("Ascend310", {"buffers.l0a": 16 << 10})  # half of it: 16 fractals, 256 rows
+    work = square(16, 3000, 16, 3, 1, 1)
+    for rows, widest in ((8, 256), (1, 1008)):
+        flat = replace(work, conv=replace(work.conv, height=rows, out_h=rows), m=3000 * rows)
+        (first, *_) = strip_views(product_of(flat, soc), rates_of(soc, "float16"))
+        assert first.conv is not None
+        assert first.conv.out_w == widest
+
+
+def test_strips_are_looked_at_where_two_bands_of_rows_fill_half_of_l1() -> None:
+    """A run of 16 positions may lie in two rows of the result, for which a 3 x 3 kernel that slides by one
+    reads four rows, of 32 bytes a column and 16 channels, twice in 512 KiB."""
+    soc = load("Ascend310")
+    rates = rates_of(soc, "float16")
+    assert rates.l1 == 1 << 20
+    for channels, columns, pay in (
+        (16, 2047, False),
+        (16, 2049, True),
+        (32, 1023, False),
+        (32, 1025, True),
+    ):
+        assert strips_may_pay(product_of(square(channels, columns, 16, 3, 1, 1), soc), rates) is pay
+    # a row of 8 positions is one whole row, which reads three
+    narrow = square(16, 3000, 16, 3, 1, 1)
+    assert narrow.conv is not None
+    for columns, pay in ((2730, False), (2731, True)):
+        conv = replace(narrow.conv, width=columns, stride_w=columns // 8, out_w=8, pads=(1, 0, 1, 0))
+        assert strips_may_pay(product_of(replace(narrow, conv=conv, m=conv.out_h * 8), soc), rates) is pay
+    direct = product_of(square(16, 5000, 16, 1), soc)
+    assert not strips_may_pay(direct, rates)
+    assert not list(strip_views(direct, rates))
 
 
 def test_short_rows_bring_whole_transactions() -> None:

@@ -3,17 +3,23 @@ within UB and in good pieces."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import align, ceil_div
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import Format, align, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.checks import check_block
 from ascendsim.isa.instructions import Buffer, Move, Pipe, Vector
-from ascendsim.isa.walk import in_order
+from ascendsim.isa.program import Block
+from ascendsim.isa.walk import in_order, static
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.soc import load
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
 from tests.support.random_vectors import VectorProgram, vector_programs
@@ -139,3 +145,32 @@ def test_values_between_steps_have_room() -> None:
         DType.FLOAT16,
         DType.FLOAT32,
     }
+
+
+def in_small_room(made: VectorProgram, size: int) -> Block | None:
+    """The block of the same work on a chip with so small a UB; None if it is refused."""
+    cores = {"vector_cores": 1} if made.soc.split_cores else {}
+    soc = load(made.soc.name, {"ai_cores": 1, "buffers.ub": size, **cores})
+    try:
+        (group,) = lower_vector(made.work, soc, Expansion(soc)).groups
+    except CompileError:
+        return None
+    check_block(group.block, soc)
+    return group.block
+
+
+def test_the_smallest_room_is_that_for_one_element_at_a_time() -> None:
+    """With a byte less the work is refused, and nothing that fits is."""
+    seen = 0
+    for made in vector_programs()[:24]:
+        first = made.work.inputs[0].ref
+        if first.format is Format.ND and not made.work.planes:
+            size = bisect_left(
+                range(4096), True, 64, key=lambda size, made=made: in_small_room(made, size) is not None
+            )
+            block = in_small_room(made, size)
+            assert block is not None
+            loads = [item for item, _ in static(block.body) if isinstance(item, Move)]
+            assert {item.bytes for item in loads if item.src.name == "x"} == {first.dtype.itemsize}, made.work
+            seen += 1
+    assert seen > 6

@@ -151,6 +151,7 @@ TOY = SocSpec(
         transdata_filter_cycles=0,
         tiling_ns=0,
         core_code_ns=0,
+        attention_start_ns=0.0,
         core_bytes=None,
         adds_rows_cycles=1,
         transpose_packs_lines=True,

@@ -101,6 +101,22 @@ def test_scores_are_no_tensors() -> None:
     assert sizes[8192] == sizes[16384] < 8192**2 * 4 // 3
 
 
+@pytest.mark.parametrize("sizes", [(700, 1100, 3, 1), (96, 48, 3, 1)])
+def test_what_goes_to_scratch_memory_comes_back_once(sizes: tuple[int, ...]) -> None:
+    """Of sums only what a block of keys before has left."""
+    (task,) = _program(*sizes).tasks
+    moved = {
+        write: {
+            access.region: access.moved_bytes
+            for access in task.accesses
+            if access.write is write and "/workspace/" in access.region
+        }
+        for write in (False, True)
+    }
+    assert len(moved[True]) >= 3
+    assert moved[False] == moved[True]
+
+
 def test_grouped_heads_take_no_more_memory() -> None:
     few, many = _program(1024, 1024, 8, 1), _program(1024, 1024, 8, 8)
     assert _macs(few) == _macs(many)
@@ -175,3 +191,12 @@ def test_programs_keep_to_buffers_regions_and_order(sizes: tuple[int, ...], size
     check_program(program, load("Ascend910B3"))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+
+
+def test_scratch_memory_stays_in_a_small_l2() -> None:
+    """62 MB of rings beside 80 MB of operands and sums, and 96 MB of L2: a team needs little of each at a
+    time, so that DRAM carries operands and sums, not products."""
+    graph = _graph(4096, 4096, 16, 8, grad=True, **CAUSAL)
+    task = asim.simulate(asim.compile(graph, "Ascend910B4")).trace.tasks[0]
+    for moved in (task.read_bytes, task.write_bytes):
+        assert 0 < moved["ddr"] < 0.1 * moved["l2"]

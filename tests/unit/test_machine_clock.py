@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import pytest
+
+from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import CoreKind
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from tests.support.toy_soc import toy
@@ -40,3 +43,9 @@ def test_rates_are_whole_units_per_tick() -> None:
 
 def test_a_chip_without_a_vector_clock_has_one() -> None:
     assert Clock.of(toy(vector_frequency_mhz=0)).vector_ticks == 1
+
+
+@pytest.mark.parametrize(("core", "vector"), [(0, 0), (0, 1000), (-1, 1000), (1000, -1)])
+def test_a_clock_that_stands_still_is_refused(core: int, vector: int) -> None:
+    with pytest.raises(SimulationError, match="must be above 0 MHz"):
+        Clock.of(toy(frequency_mhz=core, vector_frequency_mhz=vector))

@@ -8,7 +8,7 @@ from fractions import Fraction
 from ascendsim.isa.footprint import Footprint, Stream, footprint
 from ascendsim.isa.instructions import Affine, Buffer, Loop, Move, Operand, Pipe, Statement
 from ascendsim.isa.program import Access, Block
-from ascendsim.machine.reuse import fetched_bytes
+from ascendsim.machine.reuse import fetched_bytes, rewritten
 from tests.support.toy_programs import gm
 
 KIB = 1024
@@ -181,3 +181,19 @@ def test_what_a_task_reads_of_its_own_results_is_fetched_when_it_was_pushed_out(
     assert kept["ring"] == 0
     assert kept["x"] == lost["x"]
     assert lost["ring"] > 4 * KIB
+
+
+def test_a_ring_is_written_over_in_time_if_a_trip_around_it_fits() -> None:
+    """Each of two cores stores 2 KiB of scratch memory a trip, and reads 3 KiB that move on."""
+    store = Move(Pipe.MTE3, gm("ring", 2 * KIB, Affine()), Operand(Buffer.UB, "u", 2 * KIB), 1, 2 * KIB)
+    result = Move(Pipe.MTE3, gm("c", KIB, Affine(0, (("m", KIB),))), Operand(Buffer.UB, "u", KIB), 1, KIB)
+    trip = (load_at("a", 0, m=3), load_at("a", 1, m=3), load_at("a", 2, m=3), store, result)
+    program = block(Loop("m", 8, trip))
+    accesses = [
+        Access("a", 48 * KIB, 0, False),
+        Access("ring", 4 * KIB, 0, True),
+        Access("c", 16 * KIB, 0, True),
+    ]
+    assert rewritten([(program, 2)], accesses, 12 * KIB, 2) == {"ring", "c"}
+    assert rewritten([(program, 2)], accesses, 12 * KIB - 1, 2) == {"c"}  # nobody comes back to results
+    assert rewritten([(program, 2)], accesses, 6 * KIB, 1) == {"ring", "c"}

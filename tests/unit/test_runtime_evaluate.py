@@ -156,6 +156,15 @@ def test_random_inputs_are_seeded_and_valid_for_their_type() -> None:
     assert not np.array_equal(other["floats"], arrays["floats"])
 
 
+def test_random_inputs_that_the_host_has_no_memory_for_are_refused() -> None:
+    """As many bytes as the arrays would have, in the types of the model: 2^40 of 4 and 2^40 of 1."""
+    graph = Graph("g")
+    graph.add_input("floats", DType.FLOAT16, (1 << 20, 1 << 20)).origin_dtype = DType.FLOAT32
+    graph.add_input("flags", DType.BOOL, (1 << 40,))
+    with pytest.raises(asim.InputError, match=r"random inputs need 5,120\.0 GiB"):
+        random_inputs(graph)
+
+
 @pytest.mark.parametrize(("room", "bounded"), [(11, 2), (12, 0)])
 def test_a_large_operator_is_computed_in_slices_although_nothing_is_fused_with_it(
     room: int, bounded: int, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from tests.support.fusing import build, random
-from tests.support.single_node import infer, run
+from tests.support.single_node import infer, make_node, run
 
 FOLDS: dict[str, Callable[[Any], Any]] = {
     "Sum": lambda rows: rows.sum(0),
@@ -55,6 +55,14 @@ def test_empty_segments_of_float16_hold_its_limits() -> None:
     (found,) = run("UnsortedSegmentMax", [data, np.array([1]), np.array(2)], 1, "ascend")
     assert found.dtype == np.float16
     assert found[0, 0] == np.finfo(np.float16).min
+
+
+def test_the_number_of_segments_is_one_number() -> None:
+    data, ids = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
+    for count in ([-1], [2, 3], []):
+        with pytest.raises(GraphError, match="needs one number of segments that is not negative"):
+            make_node("UnsortedSegmentSum", [data, ids, np.array(count, np.int64)], 1, "ascend")
+    assert make_node("UnsortedSegmentSum", [data, ids, np.array([0])], 1, "ascend").output.shape == (0, 2)
 
 
 def test_wrong_ids() -> None:

@@ -19,6 +19,7 @@ from ascendsim.frontends.onnx.amct import deployed
 from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
+from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.schemas import check_inputs, check_kind, check_names
 from ascendsim.frontends.onnx.tensors import Absent, read_tensor
@@ -205,6 +206,7 @@ class Importer:
         if not domain:
             upgrade(draft, _Emitter(self, frame))
         deployed(draft)
+        translated(draft, _Emitter(self, frame))
         for item in proto.metadata_props:
             if item.key == _NAME_SCOPES:
                 self._scopes[name] = item.value

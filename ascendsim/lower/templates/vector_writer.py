@@ -133,9 +133,7 @@ class VectorWriter:
                 "use fewer fused inputs",
             )
         self.tile_cols = self.cols if self.cols <= fitting else fitting // repeat * repeat or fitting
-        self.tile_cols = self._blocks_of_columns(
-            int((room - column * self.tile_cols) // element) if element else self.tile_cols
-        )
+        self.tile_cols = self._blocks_of_columns(int((room - column * self.tile_cols) // element))
         self.sweeping = self.work.reduces == "cols" and self.tile_cols < self.cols
         moved = max(
             1.0,

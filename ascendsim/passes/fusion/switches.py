@@ -219,7 +219,7 @@ def _unknown(
     for name in names:
         if name in known or find_fact(name, family) is not None:
             continue
-        other = find_fact(name) if family is not None else None
+        other = find_fact(name)
         if other is not None:
             section = "GraphFusion" if other.family == "graph" else "UBFusion"
             yield f"{subject}: pass {name!r} has no effect here; it belongs under {section}"
