@@ -18,7 +18,7 @@ PLAIN = """
     error example execute export figures file fill first fit flags folder for form found fresh from gain
     holders ids image initial input insert last limit line load loaded log make memory metadata modify
     most multi name network new note num of old optimization optimize optimized option order output
-    parallel path place planned plot predecessors progress proposals random reasons remedy remove rename
+    parallel path place planned plot predecessors prefix progress proposals random reasons remedy remove rename
     reorder replace report reuse rows run save seed select self set settings sim simulate simulation since
     single size sorting statistic stem subject summary sync table time timed title to too top topo type
     unfused unsupported unused up uses with
