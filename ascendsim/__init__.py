@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.core.version import __version__
 
 if TYPE_CHECKING:
-    from ascendsim import asc, torch
+    from ascendsim import asc, llm, torch
     from ascendsim.accuracy import Accuracy, accuracy
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
@@ -117,7 +117,7 @@ _HOMES = {
     "SocError": "ascendsim.core.errors",
     "UnsupportedOperatorError": "ascendsim.core.errors",
 }
-_ROOMS = ("asc", "torch")  # packages that are reached as asim.<name>
+_ROOMS = ("asc", "llm", "torch")  # packages that are reached as asim.<name>
 
 __all__ = [
     "Ablation",
@@ -161,6 +161,7 @@ __all__ = [
     "from_torch",
     "gradient",
     "ir_options",
+    "llm",
     "load",
     "load_compiled",
     "optimize",

@@ -41,6 +41,7 @@ COMMANDS: tuple[str, ...] = (
     "plugins",
     "kernel",
     "torch",
+    "llm",
 )
 
 _USAGE_ERROR = 2

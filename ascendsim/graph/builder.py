@@ -155,6 +155,11 @@ class GraphBuilder:
         """A `with` block in which names of nodes and constants get the prefix `name/`."""
         return _Scope(self._scope, name)
 
+    @property
+    def prefix(self) -> str:
+        """What names get in the scopes that are open: theirs, each with a slash."""
+        return self._scoped("")
+
     def build(self) -> Graph:
         """The finished graph, verified.
 

@@ -300,7 +300,8 @@ class ProgramInfo:
     Attributes:
         soc, graph: Names of the chip and of the graph.
         tasks_of: Numbers of the tasks by node.
-        engines: What runs each node: "cube", "vector", "movement", "scalar", "sequence", "ai_cpu" or "none".
+        engines: What runs each node: "cube", "vector", "movement", "scalar", "sequence", "ai_cpu",
+            "links" or "none".
         tilings: By the first node of a task that had several tilings: which it has; 0 = the closed form's
             first.
         l2_placed: Regions that a software-managed L2 holds.

@@ -7,12 +7,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Access, BlockGroup, Task, TaskKind
 from ascendsim.lower.templates.stage import Stage, sizes_of
-from ascendsim.opset.work import AiCpuWork, Ref
+from ascendsim.opset.work import AiCpuWork, LinkWork, Ref
 from ascendsim.soc.spec import SocSpec
 
 
 def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
     """A stage as a task."""
+    if stage.link is not None:
+        accesses = _whole(stage.link.inputs, False) + _whole(stage.link.outputs, True)
+        return Task(number, name, stage.kind, accesses=accesses, known_us=stage.link.us)
     if stage.cpu is None:
         accesses = accesses_of(stage.groups, stage.sizes, stage.inside)
         return Task(number, name, stage.kind, groups=stage.groups, accesses=accesses)
@@ -25,6 +28,11 @@ def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
 def ai_cpu_stage(work: AiCpuWork) -> Stage:
     """Work of the AI CPU."""
     return Stage((), TaskKind.AI_CPU, sizes_of(*work.inputs, *work.outputs), cpu=work)
+
+
+def link_stage(work: LinkWork) -> Stage:
+    """A collective."""
+    return Stage((), TaskKind.COMMUNICATION, sizes_of(*work.inputs, *work.outputs), link=work)
 
 
 def _whole(refs: Iterable[Ref], write: bool) -> tuple[Access, ...]:

@@ -12,7 +12,7 @@ from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOpera
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Task
-from ascendsim.lower.accesses import ai_cpu_stage, task_of
+from ascendsim.lower.accesses import ai_cpu_stage, link_stage, task_of
 from ascendsim.lower.engine import check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
@@ -38,6 +38,7 @@ from ascendsim.opset.work import (
     CubePair,
     CubeWork,
     FilterWork,
+    LinkWork,
     LowerContext,
     MoveWork,
     NoTask,
@@ -255,6 +256,8 @@ class Lowering:
         """The same; what orders nothing in a part of a sequence may do so when it runs again."""
         if isinstance(work, AiCpuWork):
             return [ai_cpu_stage(work)]
+        if isinstance(work, LinkWork):
+            return [link_stage(work)]
         if isinstance(work, CubeWork):
             stages, rest = lower_cube(work, self.soc, self.expansion)
             return stages if rest is None else [*stages, lower_vector(rest, self.soc, self.expansion)]

@@ -27,6 +27,7 @@ from ascendsim.opset.work import (
     CubePair,
     CubeWork,
     FilterWork,
+    LinkWork,
     LowerContext,
     MoveWork,
     NoTask,
@@ -53,6 +54,7 @@ ENGINES: dict[type, str] = {
     StagedProduct: "sequence",
     AttentionWork: "attention",
     AiCpuWork: "ai_cpu",
+    LinkWork: "links",
     NoTask: "none",
 }
 
@@ -159,7 +161,7 @@ class UnitLowering:
 
     def fusible(self, node: Node) -> bool:
         """Whether a node runs a task on the AI Core."""
-        return self._engine(node) not in ("ai_cpu", "none")
+        return self._engine(node) not in ("ai_cpu", "links", "none")
 
     def lower(self, nodes: Sequence[Node]) -> FusedScope:
         """The program of a scope, see `ScopeLowering.lower`, or that of an equal one, which saves as much.
@@ -301,7 +303,9 @@ def _renamed_node(lowered: LoweredUnit, node: Node, names: dict[str, str], first
         )
         return LoweredUnit(lowered.engine, nothing=NoTask(aliases, slices))
     for task in lowered.tasks[:1]:
-        names[workspace_name(task.name)] = workspace_name(node.name)
+        old, new = workspace_name(task.name), workspace_name(node.name)
+        names[old] = new
+        names |= {name: new + name.removeprefix(old) for name in lowered.workspaces}
     workspaces = {names[name]: size for name, size in lowered.workspaces.items()}
     tasks = tuple(
         [
@@ -312,6 +316,7 @@ def _renamed_node(lowered: LoweredUnit, node: Node, names: dict[str, str], first
                 groups=_renamed_groups(task.groups, names),
                 accesses=_renamed_accesses(task.accesses, names),
                 cpu_us=task.cpu_us,
+                known_us=task.known_us,
             )
             for task in lowered.tasks
         ]

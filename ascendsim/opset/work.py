@@ -339,6 +339,15 @@ class AiCpuWork:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkWork:
+    """A collective on the links between devices: its time is known beforehand, and no core takes part."""
+
+    us: float
+    inputs: tuple[Ref, ...] = ()
+    outputs: tuple[Ref, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """A tensor whose memory is a piece of another one's.
 
@@ -433,6 +442,7 @@ Work = Union[
     MoveWork,
     ScalarWork,
     AiCpuWork,
+    LinkWork,
     NoTask,
     SequenceWork,
     StagedProduct,

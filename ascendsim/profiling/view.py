@@ -198,7 +198,7 @@ class ProfiledRun:
             joined = tuple(nodes[name] for name in task.nodes if name in nodes)
             kinds = tuple([self.opset.get(node).facts.kind for node in joined])
             op_type = self.cann_type(joined[0]) if joined else NOT_KNOWN
-            if task.kind is TaskKind.COMMUNICATION or task.kind.for_images:
+            if (task.kind is TaskKind.COMMUNICATION and not joined) or task.kind.for_images:
                 op_type = task.name.rpartition("_")[
                     0
                 ]  # they run no operator and bear what they do in their names

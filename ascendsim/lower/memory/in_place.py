@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.scopes import internal_tensors
-from ascendsim.isa.program import Task, TaskKind
+from ascendsim.isa.program import Task
 from ascendsim.opset import OpSet
 
 
@@ -48,11 +48,7 @@ def takeovers_of(tasks: Sequence[Task], nodes: Sequence[Node], opset: OpSet) -> 
 
     Nothing where several tasks or the AI CPU do the work: what happens in which order is not known there.
     """
-    if (
-        len(tasks) != 1
-        or tasks[0].kind is TaskKind.AI_CPU
-        or not any([opset.get(node).in_place for node in nodes])
-    ):
+    if len(tasks) != 1 or not tasks[0].kind.on_cores or not any([opset.get(node).in_place for node in nodes]):
         return []
     inside = set(nodes)
     hidden = {id(tensor) for tensor in internal_tensors(nodes)} if len(nodes) > 1 else set()

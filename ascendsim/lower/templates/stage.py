@@ -11,7 +11,7 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand, Scalar
 from ascendsim.isa.notes import Origin
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
 from ascendsim.lower.emit import BlockBuilder
-from ascendsim.opset.work import AiCpuWork, Ref
+from ascendsim.opset.work import AiCpuWork, LinkWork, Ref
 from ascendsim.soc.spec import SocSpec
 
 
@@ -24,6 +24,7 @@ class Stage:
         option: Which of the tilings that were worth a look it has, by the closed form's rank; -1 = there was
             no choice.
         cpu: What an AI CPU does, in a stage without blocks.
+        link: What the links between devices do, in a stage without blocks.
         inside: Scratch memory that the stage writes before it reads it: nothing of it comes from DRAM.
     """
 
@@ -32,6 +33,7 @@ class Stage:
     sizes: Mapping[str, int] = field(default_factory=dict)
     option: int = -1
     cpu: AiCpuWork | None = None
+    link: LinkWork | None = None
     inside: frozenset[str] = frozenset()
 
     @property

@@ -9,7 +9,7 @@ from ascendsim.opset import OpSet
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import pattern_of
 
-_OTHER = frozenset({"ai_cpu"})
+_OTHER = frozenset({"ai_cpu", "links"})
 
 
 def seed_edges(graph: Graph, opset: OpSet, engines: Mapping[str, str]) -> frozenset[str]:

@@ -1,0 +1,142 @@
+"""From a config file of Hugging Face, or the name of a model that is shipped, to an `Architecture`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ascendsim.core.arguments import checked
+from ascendsim.core.errors import InputError, suggest
+from ascendsim.llm.families import FAMILIES, Facts
+from ascendsim.llm.structure import Architecture
+
+_SHIPPED = Path(__file__).parent / "data" / "configs.toml"
+_MOST_BYTES = 1 << 20  # of a config file; those of large models have a few kilobytes
+# what an architecture calls a size -> what config files call it
+_SIZES = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "vocabulary": "vocab_size",
+    "heads": "num_attention_heads",
+    "inner": "intermediate_size",
+    "positions": "max_position_embeddings",
+}
+_WHOLE = ("hidden", "layers", "vocabulary", "heads", "kv_heads", "head", "inner", "positions")
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the models whose config files are shipped, sorted."""
+    return tuple(sorted(_table()))
+
+
+@checked(source='write "config.json", a mapping of its content, or a name of asim.llm.shipped()')
+def architecture(source: str | PathLike[str] | Mapping[str, Any]) -> Architecture:
+    """What a model is made of.
+
+    Args:
+        source: Path of a config.json, its content, or the name of a shipped one ("qwen3-8b").
+
+    Raises:
+        InputError: If there is no such file or name, the family is not known, or a size is missing or wrong.
+    """
+    if isinstance(source, Mapping):
+        return _read(source, str(source.get("_name_or_path") or source.get("model_type", "model")))
+    text = str(source)
+    if text.lower() in _table():
+        return _read(_table()[text.lower()], text.lower())
+    path = Path(source)
+    if path.is_dir():
+        path = path / "config.json"
+    if path.suffix != ".json":
+        rule = "is neither a file ending in .json nor a model that is shipped"
+        raise InputError(f"model {text!r}", rule, remedy=suggest(text.lower(), shipped()))
+    return _read(_document(path), path.resolve().parent.name if path.stem == "config" else path.stem)
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = tomllib.loads(_SHIPPED.read_text(encoding="utf-8"))
+    return found
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(
+                f"file {str(path)!r}", "is too large for a config file", f"{path.stat().st_size} B"
+            )
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"file {str(path)!r}", f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"file {str(path)!r}", f"is no JSON: {error}") from error
+    if not isinstance(found, Mapping):
+        raise InputError(f"file {str(path)!r}", "must hold an object", type(found).__name__)
+    return found
+
+
+def _read(config: Mapping[str, Any], name: str) -> Architecture:
+    family = config.get("model_type")
+    known = FAMILIES.get(str(family))
+    if known is None:
+        rule = f"must be one of {', '.join(sorted(FAMILIES))}"
+        raise InputError(f"config of {name!r}: model_type", rule, repr(family))
+    inner = config.get("text_config")  # of models that also see or hear
+    if isinstance(inner, Mapping):
+        config = {**config, **inner}
+    try:
+        facts = {**_common(config), **known(config)}
+    except KeyError as error:
+        raise InputError(f"config of {name!r}: {error.args[0]}", "is missing") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"config of {name!r}", f"has a value of the wrong type: {error}") from None
+    _check(facts, name)
+    return Architecture(name=name, family=str(family), **facts)
+
+
+def _common(config: Mapping[str, Any]) -> Facts:
+    """What Llama's names say; keys that are not there are left to the family."""
+    facts = {own: config[theirs] for own, theirs in _SIZES.items() if theirs in config}
+    heads, hidden = facts.get("heads"), facts.get("hidden")
+    facts["kv_heads"] = config.get("num_key_value_heads") or heads
+    if config.get("head_dim"):
+        facts["head"] = config["head_dim"]
+    elif isinstance(heads, int) and isinstance(hidden, int) and heads > 0:
+        if hidden % heads and "kv_channels" not in config:
+            raise ValueError(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}")
+        facts["head"] = hidden // heads
+    facts["epsilon"] = config.get("rms_norm_eps", 1e-6)
+    facts["theta"] = config.get("rope_theta") or _angles(config, "full_attention").get("rope_theta", 10000.0)
+    facts["tied"] = bool(config.get("tie_word_embeddings", False))
+    return facts
+
+
+def _angles(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What newer files say of angles, of all layers or of a kind of them."""
+    found = config.get("rope_parameters")
+    if not isinstance(found, Mapping):
+        return {}
+    own = found.get(kind, found)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _check(facts: Facts, name: str) -> None:
+    for size in _WHOLE:
+        value = facts.get(size)
+        key = _SIZES.get(size, {"kv_heads": "num_key_value_heads", "head": "head_dim"}.get(size, size))
+        if value is None:
+            raise InputError(f"config of {name!r}: {key}", "is missing")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"config of {name!r}: {key}", "must be a whole number from 1 on", repr(value))
+    if facts["heads"] % facts["kv_heads"]:
+        rule = f"must divide num_attention_heads ({facts['heads']})"
+        raise InputError(f"config of {name!r}: num_key_value_heads", rule, facts["kv_heads"])
+    mixture = facts.get("experts")
+    if mixture is not None and not 0 < mixture.active <= mixture.count:
+        rule = f"must be from 1 to the number of experts ({mixture.count})"
+        raise InputError(f"config of {name!r}: num_experts_per_tok", rule, mixture.active)

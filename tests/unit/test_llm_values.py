@@ -1,0 +1,182 @@
+"""Tokens of language models against formulas of their own, and against transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ascendsim as asim
+from ascendsim.core.errors import AscendSimError, InputError
+from ascendsim.llm.safetensors import checkpoint
+from ascendsim.llm.weights import int4_of, int8_of
+from tests.unit.test_llm_models import CHIP, TINY
+
+SMALL: dict[str, Any] = {**TINY, "num_hidden_layers": 2}
+PROMPT = [3, 5, 7, 200, 11]
+
+
+def normed(x: Any, weight: Any) -> Any:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * weight
+
+
+def turned(x: Any, base: float = 10000.0) -> Any:
+    """Rows of heads, the row's number being its position: pairs (i, i + half) as complex numbers."""
+    half = x.shape[-1] // 2
+    angles = np.arange(len(x))[:, None] / base ** (np.arange(half) / half)
+    pairs = (x[..., :half] + 1j * x[..., half:]) * np.exp(1j * angles)[:, None]
+    return np.concatenate([pairs.real, pairs.imag], -1)
+
+
+def reference(tensors: dict[str, Any], tokens: list[int]) -> int:
+    """The likeliest token behind some, all of them anew."""
+    heads, shared, size = 8, 2, 32
+    x = tensors["model.embed_tokens.weight"][tokens]
+    for layer in range(SMALL["num_hidden_layers"]):
+        own = {
+            name.removeprefix(f"model.layers.{layer}."): value
+            for name, value in tensors.items()
+            if name.startswith(f"model.layers.{layer}.")
+        }
+        y = normed(x, own["input_layernorm.weight"])
+        q, k, v = (
+            (y @ own[f"self_attn.{part}_proj.weight"].T).reshape(len(tokens), -1, size) for part in "qkv"
+        )
+        q, k = (
+            turned(normed(part, own[f"self_attn.{name}_norm.weight"])) for part, name in ((q, "q"), (k, "k"))
+        )
+        rows = []
+        for head in range(heads):
+            scores = q[:, head] @ k[:, head * shared // heads].T / np.sqrt(size)
+            scores[np.triu_indices(len(tokens), 1)] = -np.inf
+            shares = np.exp(scores - scores.max(-1, keepdims=True))
+            rows.append(shares / shares.sum(-1, keepdims=True) @ v[:, head * shared // heads])
+        x = x + np.concatenate(rows, -1) @ own["self_attn.o_proj.weight"].T
+        y = normed(x, own["post_attention_layernorm.weight"])
+        gate, up = (y @ own[f"mlp.{part}_proj.weight"].T for part in ("gate", "up"))
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ own["mlp.down_proj.weight"].T
+    logits = normed(x[-1], tensors["model.norm.weight"]) @ tensors["lm_head.weight"].T
+    return int(logits.argmax())
+
+
+def tensors_of_qwen3(seed: int = 0) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+
+    def drawn(*shape: int) -> Any:
+        noise = random.standard_normal(shape)
+        return (1 + 0.1 * noise if len(shape) == 1 else noise * shape[-1] ** -0.5).astype(np.float32)
+
+    found = {"model.embed_tokens.weight": drawn(1000, 256), "lm_head.weight": drawn(1000, 256)}
+    found["model.norm.weight"] = drawn(256)
+    for layer in range(SMALL["num_hidden_layers"]):
+        parts = {"self_attn.q_proj": (256, 256), "self_attn.k_proj": (64, 256), "self_attn.v_proj": (64, 256)}
+        parts |= {"self_attn.o_proj": (256, 256), "self_attn.q_norm": (32,), "self_attn.k_norm": (32,)}
+        parts |= {"mlp.gate_proj": (512, 256), "mlp.up_proj": (512, 256), "mlp.down_proj": (256, 512)}
+        parts |= {"input_layernorm": (256,), "post_attention_layernorm": (256,)}
+        found |= {f"model.layers.{layer}.{name}.weight": drawn(*shape) for name, shape in parts.items()}
+    return found
+
+
+def qwen3(**options: Any) -> Any:
+    return asim.llm.model({**SMALL, "model_type": "qwen3", "head_dim": 32}, "fp16", **options)
+
+
+def test_tokens_are_those_of_the_formula() -> None:
+    tensors = tensors_of_qwen3()
+    tokens = list(PROMPT)
+    for _ in range(3):
+        tokens.append(reference(tensors, tokens))
+    assert qwen3(weights=tensors).generate(CHIP, PROMPT, 3) == tokens[len(PROMPT) :]
+
+
+def test_random_weights_follow_their_seed() -> None:
+    one, again, other = (qwen3(weights="random", seed=seed).generate(CHIP, PROMPT, 1) for seed in (1, 1, 2))
+    assert one == again != other
+
+
+def test_weights_in_few_bits_are_near() -> None:
+    matrix = np.random.default_rng(0).standard_normal((6, 256)).astype(np.float32)
+    values, scale = int8_of(matrix)
+    assert np.abs(values * scale[:, None] - matrix).max() <= 0.51 * scale.max()
+    packed, steps = int4_of(matrix, 128)
+    assert (packed.shape, packed.dtype, steps.shape) == ((6, 32), np.int32, (6, 2))
+    for place in range(8):  # the first of eight has the lowest bits
+        nibble = (packed.view(np.uint32) >> (4 * place)) & 15
+        signed = np.where(nibble > 7, nibble.astype(np.int64) - 16, nibble)
+        whole = np.repeat(steps, 128, axis=1)[:, place::8]
+        assert np.abs(signed * whole - matrix[:, place::8]).max() <= 0.51 * steps.max()
+
+
+def saved(path: Path, tensors: dict[str, Any]) -> Path:
+    header, offset = {}, 0
+    for name, value in tensors.items():
+        header[name] = {"dtype": "F32", "shape": value.shape, "data_offsets": [offset, offset + value.nbytes]}
+        offset += value.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(v.tobytes() for v in tensors.values()))
+    return path
+
+
+def test_a_file_of_weights(tmp_path: Path) -> None:
+    tensors = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.ones(4, np.float32)}
+    found = checkpoint(saved(tmp_path / "model.safetensors", tensors))
+    assert {name: read().tolist() for name, read in found.items()} == {
+        k: v.tolist() for k, v in tensors.items()
+    }
+    assert checkpoint(tmp_path).keys() == tensors.keys()
+
+
+def test_files_of_weights_that_are_malformed(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    for content, message in (
+        (b"", "header has a wrong length"),
+        ((1 << 40).to_bytes(8, "little") + b"{}", "header has a wrong length"),
+        ((2).to_bytes(8, "little") + b"{x", "is no safetensors file"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            checkpoint(path)
+    header = json.dumps({"a": {"dtype": "F32", "shape": [9], "data_offsets": [0, 4]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"1234")
+    with pytest.raises(InputError, match="tensor 'a' does not fit its offsets"):
+        checkpoint(path)
+
+
+def test_what_has_no_values() -> None:
+    with pytest.raises(InputError, match="has no weights"):
+        qwen3().generate(CHIP, PROMPT)
+    with pytest.raises(InputError, match="cards must be 1 for values"):
+        qwen3(cards=2, weights="random").generate(CHIP, PROMPT)
+    with pytest.raises(InputError, match="mixtures of experts"):
+        asim.llm.model("qwen3-30b-a3b", weights="random").generate(CHIP, PROMPT)
+    with pytest.raises(InputError, match="tokens below 1000"):
+        qwen3(weights="random").generate(CHIP, [1000])
+    with pytest.raises(AscendSimError, match="is not in the checkpoint"):
+        qwen3(weights={"model.embed_tokens.weight": np.zeros((1000, 256))}).generate(CHIP, PROMPT, 1)
+    with pytest.raises(InputError, match="names of their own"):
+        asim.llm.model("chatglm3-6b", weights={})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family", ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "glm", "glm4"]
+)
+def test_tokens_are_those_of_transformers(family: str) -> None:
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    sizes = {key: value for key, value in SMALL.items() if key != "model_type"}
+    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
+    config = transformers.AutoConfig.for_model(family, **sizes, head_dim=32, **ends)
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            noise = torch.randn_like(values)
+            drawn = values + 0.1 * noise if "norm" in name else noise * values.shape[-1] ** -0.5
+            values.copy_(drawn.half())  # what our model holds
+    wanted = model.generate(torch.tensor([PROMPT]), max_new_tokens=8, do_sample=False, eos_token_id=None)
+    tensors = {name: values.detach().numpy() for name, values in model.state_dict().items()}
+    own = asim.llm.model(config.to_dict(), "fp16", weights=tensors)
+    assert own.generate(CHIP, PROMPT, 8, "float32") == wanted[0, len(PROMPT) :].tolist()
