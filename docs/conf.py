@@ -1,6 +1,10 @@
 """Configuration of Sphinx; `make docs` (scripts/make_docs.py) writes the pages under docs/reference first."""
 
+import re
+
 import ascendsim
+
+STAR = re.compile(r"(?<!\\)\*(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # outside of `code`
 
 project = "ascendsim"
 author = "the ascendsim authors"
@@ -41,19 +45,18 @@ python_display_short_literal_types = True
 default_role = "code"  # docstrings write `name`, as Markdown does
 
 
-def code_blocks(app, what, name, obj, options, lines):
-    """Makes indented lines of a module's docstring code, as Markdown does; reST would want "::"."""
-    if what != "module":
-        return
+def read_as_markdown(app, what, name, obj, options, lines):
+    """Docstrings are prose that means no emphasis by "*", and indented lines of a module's are code."""
     found, last = [], ""
     for line in lines:
-        if line.startswith("    ") and not last.startswith("    "):
+        code = what == "module" and line.startswith("    ")
+        if code and not last.startswith("    "):
             found += ["::", ""]
-        found.append(line)
+        found.append(line if code or line.lstrip().startswith(">>>") else STAR.sub(r"\\*", line))
         last = line or last
     lines[:] = found
 
 
 def setup(app):
     """Called by Sphinx."""
-    app.connect("autodoc-process-docstring", code_blocks)
+    app.connect("autodoc-process-docstring", read_as_markdown)
