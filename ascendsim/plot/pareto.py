@@ -29,6 +29,7 @@ class ParetoDisplay(Picture):
         best: Whether no other point beats it.
         labels: Titles of x, y and groups.
         title: Line above the picture.
+        larger_x: Whether x is better the larger it is.
         figure_, ax_: Where it was drawn last; unset before `plot`.
     """
 
@@ -38,6 +39,7 @@ class ParetoDisplay(Picture):
     best: tuple[bool, ...]
     labels: tuple[str, str, str]
     title: str
+    larger_x: bool = False
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draws the points.
@@ -51,7 +53,16 @@ class ParetoDisplay(Picture):
         ax = self._begin(ax, 7.6, 4.6)
         front = sorted((x, y) for x, y, best in zip(self.x, self.y, self.best, strict=True) if best)
         if front:
-            ax.plot(*zip(*front, strict=True), color=FAINT, lw=1.0, zorder=2, label="no other beats these")
+            # between two points nothing is known to be better than the one that costs no more of x
+            steps = "steps-pre" if self.larger_x else "steps-post"
+            ax.plot(
+                *zip(*front, strict=True),
+                ds=steps,
+                color=FAINT,
+                lw=1.0,
+                zorder=2,
+                label="no other beats these",
+            )
         for number, group in enumerate(dict.fromkeys(self.groups)):
             for best in (True, False):
                 chosen = [i for i, own in enumerate(self.groups) if own == group and self.best[i] == best]
@@ -108,7 +119,13 @@ class LinesDisplay(Picture):
 
 
 def plot_pareto(
-    table: Table, columns: tuple[str, str], group: str, best: Collection[Any], ax: Axes | None = None
+    table: Table,
+    columns: tuple[str, str],
+    group: str,
+    best: Collection[Any],
+    ax: Axes | None = None,
+    *,
+    larger_x: bool = False,
 ) -> ParetoDisplay:
     """Draws rows as dots.
 
@@ -118,6 +135,7 @@ def plot_pareto(
         group: Column that colours the dots.
         best: Numbers of the rows that no other beats.
         ax: Axes to draw on; a new figure if None.
+        larger_x: Whether x is better the larger it is.
     """
     rows = [row for row in table.records() if row[columns[0]] is not None and row[columns[1]] is not None]
     return ParetoDisplay(
@@ -127,6 +145,7 @@ def plot_pareto(
         tuple(row["Row"] in best for row in rows),
         (*columns, group),
         f"{columns[1]} against {columns[0]}: {len(rows)} points",
+        larger_x,
     ).plot(ax)
 
 
@@ -170,6 +189,8 @@ def _scales(ax: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
 
 
 def _legend(ax: Axes, title: str) -> None:
+    if not ax.get_legend_handles_labels()[0]:
+        return
     ax.legend(
         loc="center left",
         bbox_to_anchor=(1.01, 0.5),

@@ -18,8 +18,6 @@ class _Worker(SpawnProcess):
     script without `if __name__ == "__main__"` would start its sweep anew in every worker.
     """
 
-    started: list[_Worker] = []  # noqa: RUF012 - all of this process, so that they can be ended
-
     def start(self) -> None:
         script = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
@@ -27,11 +25,18 @@ class _Worker(SpawnProcess):
             super().start()
         finally:
             sys.modules["__main__"] = script
-        _Worker.started.append(self)
 
 
 class _Context(SpawnContext):
-    Process = _Worker
+    """Starts such processes, and knows those that it started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[_Worker] = []
+
+    def Process(self, *args: Any, **more: Any) -> _Worker:  # type: ignore[override]  # noqa: N802
+        self.started.append(_Worker(*args, **more))
+        return self.started[-1]
 
 
 def _begin(parent: int) -> None:
@@ -47,18 +52,17 @@ class Processes:
     """
 
     def __init__(self, count: int) -> None:
-        self._known = len(_Worker.started)
+        self._context = _Context()
         self.executor: Executor = ProcessPoolExecutor(
-            count, mp_context=_Context(), initializer=_begin, initargs=(os.getpid(),)
+            count, mp_context=self._context, initializer=_begin, initargs=(os.getpid(),)
         )
 
     def close(self, at_once: bool = False) -> None:
         """Ends the workers, when they are done or `at_once`."""
-        mine = _Worker.started[self._known :]
-        del _Worker.started[self._known :]
         if at_once:
-            for process in mine:
-                process.kill()
+            for process in self._context.started:
+                if process.is_alive():
+                    process.kill()
         self.executor.shutdown(wait=True, cancel_futures=True)
 
 

@@ -206,7 +206,7 @@ class Sweep:
         _check_numbers(table, x, y)
         groups = self._axis_names()[0]
         best = set(self.pareto(x, y).column(ROW)) if x != y else set()
-        return plot_pareto(table, (x, y), column_of(groups), best, ax)
+        return plot_pareto(table, (x, y), column_of(groups), best, ax, larger_x=x in self.larger)
 
     @checked()
     def plot_lines(

@@ -8,13 +8,13 @@ the others are not lost.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 
 from ascendsim.core.errors import InputError
 from ascendsim.sweep.pool import Processes, usable_cpus
 from ascendsim.sweep.store import FAILED, Answer
-from ascendsim.sweep.work import Request, answer
+from ascendsim.sweep.work import Request, answer, answer_elsewhere
 
 Executors = Executor | Callable[[], Executor]
 DIED = "the worker that computed it died, twice"
@@ -22,7 +22,7 @@ DIED = "the worker that computed it died, twice"
 
 def answers(
     requests: Sequence[Request], workers: int | None = None, executor: Executors | None = None
-) -> Iterator[Answer]:
+) -> Generator[Answer]:
     """Answers to all requests, in the order in which they are ready.
 
     Args:
@@ -78,7 +78,7 @@ class _Crew:
             InputError: If the executor takes nothing.
         """
         try:
-            return self._executor.submit(answer, request)
+            return self._executor.submit(answer_elsewhere, request)
         except BrokenExecutor:
             raise
         except RuntimeError as error:

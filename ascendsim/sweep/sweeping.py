@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from contextlib import closing
 from os import PathLike
 from typing import Any
 
@@ -16,7 +16,7 @@ from ascendsim.sweep.rows import Sweep, SweepRow, costs_of
 from ascendsim.sweep.runner import answers
 from ascendsim.sweep.space import MOST_POINTS, Point, flat, space_of
 from ascendsim.sweep.store import DONE, FAILED, Answer, Store
-from ascendsim.sweep.work import Request, Source, source_of
+from ascendsim.sweep.work import Request, Source, graph_of, source_of
 
 ModelSource = str | PathLike[str] | bytes
 Progress = Callable[[int, int], None]
@@ -205,5 +205,8 @@ class Asking:
 
     def _computed(self, requests: Sequence[Request]) -> Iterator[Answer]:
         points = {request.key: request.point for request in requests}
-        for answer in answers(requests, self._workers, self._executor):
-            yield self._store.put(points[answer.key], replace(answer, attempts=1))
+        # those of one graph one after another: workers keep it
+        ordered = sorted(requests, key=lambda request: graph_of(request.point, request.source))
+        with closing(answers(ordered, self._workers, self._executor)) as found:  # so that workers end with us
+            for answer in found:
+                yield self._store.put(points[answer.key], answer)

@@ -84,10 +84,15 @@ class _TooLongError(BaseException):
     """The time limit; no `Exception`, so that nothing on the way takes it for its own."""
 
 
+def answer_elsewhere(request: Request) -> Answer:
+    """`answer` in another process, which ends when the one that started it does."""
+    if multiprocessing.parent_process() is not None:  # not in a thread of the process that asks
+        watch_parent()
+    return answer(request)
+
+
 def answer(request: Request) -> Answer:
     """The figures of a point, or why there are none. Never raises for what is wrong with the point."""
-    if multiprocessing.parent_process() is not None:
-        watch_parent()
     with _one_at_a_time:
         started = time.perf_counter()
         try:
@@ -149,6 +154,11 @@ def simulated(point: Point, source: Source, chip: str = "") -> Result:
         name: value for name, value in point.items() if name not in ("model", "soc", "set", "batch", "shapes")
     }
     return simulate(compile(graph, spec, **others))
+
+
+def graph_of(point: Point, source: Source) -> tuple[str, int, str]:
+    """What tells the graph that a point needs from others."""
+    return source.digest, point.get("batch") or 0, repr(point.get("shapes"))
 
 
 @lru_cache(maxsize=_GRAPHS)

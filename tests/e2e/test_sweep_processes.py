@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ascendsim.sweep.pool import Processes
 from ascendsim.sweep.runner import DIED, answers
 from ascendsim.sweep.store import FAILED
 from tests.support import sweep_workers
+from tests.support.scaling_known import KNOWN_MORE, MORE, Step, reason_of
 from tests.support.sources import ROOT
 from tests.support.sweep_workers import SCRIPT, SEARCH
 
@@ -71,7 +73,7 @@ def count(store: Path) -> int:
         return 0
 
 
-def until(done: object, seconds: float = 60.0) -> None:
+def until(done: object, seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not done():  # type: ignore[operator]
         assert time.monotonic() < end
@@ -109,7 +111,7 @@ def test_a_killed_search_asks_the_same_and_goes_on(tmp_path: Path) -> None:
     first.wait()
     kept = count(store)
     assert 9 <= kept < 24
-    space = {"batch": {"low": 1, "high": 40}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
+    space = {"batch": {"low": 1, "high": 6}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
     resumed = asim.search(LENET, space, trials=24, store=store, workers=1)
     assert {row.answer.attempts for row in resumed.rows} == {1}
     assert count(store) == len(resumed)
@@ -148,7 +150,7 @@ def test_a_point_that_kills_its_worker_is_the_only_one_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
-    monkeypatch.setattr(runner, "answer", sweep_workers.mortal)
+    monkeypatch.setattr(runner, "answer_elsewhere", sweep_workers.mortal)
     asked = [sweep_workers.request(str(batch), batch, str(log)) for batch in range(1, 21)]
     found = {each.key: each for each in answers(asked, 2)}
     assert {key: each.error for key, each in found.items() if each.state == FAILED} == {
@@ -235,3 +237,23 @@ def test_a_pool_of_processes_works_ends_and_does_not_run_the_script_again(tmp_pa
     finally:
         pool.close()
     assert name is None  # a worker that had run pytest's own script would have its file
+
+
+@pytest.mark.slow
+def test_more_bandwidth_makes_no_network_slower() -> None:
+    """Over all networks; the steps that cost something are those that `scaling_known` explains."""
+    models = sorted((ROOT / "tests" / "data" / "models").glob("*.onnx"))
+    found = asim.sweep(models, soc="Ascend310", set={"dram.read_gb_per_s": [30, 42, 60]}, workers=2)
+    assert not len(found.failed())
+    assert len(found) == 3 * len(models)
+    slower = []
+    rows = found.table().records()
+    for before, after in pairwise(rows):
+        if before["model"] == after["model"]:
+            rates = (str(before["dram.read_gb_per_s"]), str(after["dram.read_gb_per_s"]))
+            times = (float(str(before["Time(us)"])), float(str(after["Time(us)"])))
+            step = Step(f"{Path(str(before['model'])).stem} on Ascend310", "bandwidth", *rates, *times)
+            why = reason_of(step, KNOWN_MORE)
+            if step.ratio > (MORE if why is None else max(MORE, why.at_most)):
+                slower.append(str(step))
+    assert slower == []

@@ -21,7 +21,7 @@ asim.sweep(model, batch=list(range(1, 13)), set=rates, store=store, workers=int(
 SEARCH = """
 import sys
 import ascendsim as asim
-space = {"batch": {"low": 1, "high": 40}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
+space = {"batch": {"low": 1, "high": 6}, "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
 asim.search(sys.argv[1], space, trials=24, store=sys.argv[2], workers=2)
 """
 

@@ -101,7 +101,7 @@ def test_what_an_executor_raises_is_the_failure_of_the_point(monkeypatch: pytest
             raise OSError("no way there")
         return Answer(each.key, DONE)
 
-    monkeypatch.setattr(runner, "answer", seventh)
+    monkeypatch.setattr(runner, "answer_elsewhere", seventh)
     with ThreadPoolExecutor(2) as threads:
         found = {each.key: each for each in answers([request(str(n), n) for n in range(9)], None, threads)}
     assert [each.error for each in found.values() if each.state == FAILED] == ["OSError: no way there"]

@@ -1,0 +1,140 @@
+"""Writes docs/sweep_results.md and its pictures: what a sweep costs, a Pareto front, what figures of a chip weigh.
+
+    python scripts/make_sweep_page.py                  all (five to ten minutes of CPU)
+    python scripts/make_sweep_page.py --store DIR      keeps the rows there, so that it goes on where it was stopped
+
+Simulated figures repeat exactly; wall and CPU times are those of the machine that made the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ascendsim as asim
+from ascendsim.core.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "tests" / "data" / "models"
+TARGET = ROOT / "docs" / "sweep_results.md"
+IMAGES = ROOT / "docs" / "images"
+RESNET, BERT = MODELS / "resnet50.onnx", MODELS / "bert_large_s128.onnx"
+CHIPS = ["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"]
+BATCHES = [1, 2, 4, 8, 16, 32, 64]
+WORKERS = (1, 2)
+SHOWN = ("Figure", "Assumed", "Low", "High", "Change at low(%)", "Change at high(%)", "Elasticity")
+
+
+def spent() -> float:
+    """CPU seconds of this process and of the workers that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def grid(**options: Any) -> asim.Sweep:
+    """The 56 points."""
+    return asim.sweep([RESNET, BERT], soc=CHIPS, batch=BATCHES, **options)
+
+
+def costs() -> tuple[list[str], asim.Sweep]:
+    """The 56 points with one and two workers, without a store; the rows must be the same."""
+    lines, found = [], []
+    for workers in WORKERS:
+        before, started = spent(), time.perf_counter()
+        found.append(grid(workers=workers))
+        wall, cpu = time.perf_counter() - started, spent() - before
+        assert found[-1].table() == found[0].table()
+        lines.append(f"| {workers} | {wall:.0f} | {cpu:.0f} | {cpu / len(found[-1]):.2f} |")
+    return lines, found[0]
+
+
+def markdown(table: Table, columns: Sequence[str]) -> Iterator[str]:
+    """Some columns of a table."""
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(columns)
+    for row in table.records():
+        yield f"| {' | '.join(cell(row[column]) for column in columns)} |"
+
+
+def cell(value: object) -> str:
+    """A cell as people read it."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def formula_errors(exact: asim.Sweep, quick: asim.Sweep) -> tuple[float, float, float]:
+    """Largest and mean distance of times with tiles by a formula, and how much sooner they are there."""
+    pairs = list(zip(exact.rows, quick.rows, strict=True))
+    ratios = [b.answer.figures["Time(us)"] / a.answer.figures["Time(us)"] - 1 for a, b in pairs]
+    sooner = sum(a.answer.seconds for a, _ in pairs) / sum(b.answer.seconds for _, b in pairs)
+    return max(map(abs, ratios)), sum(map(abs, ratios)) / len(ratios), sooner
+
+
+def page(folder: Path) -> Iterator[str]:
+    """The lines of the page."""
+    lines, whole = costs()
+    yield "# What sweeps show\n"
+    yield f"Made by `python scripts/make_sweep_page.py`; [sweep.md](sweep.md) says how sweeps work. {len(whole)} points: ResNet-50 and BERT-large "
+    yield f"(128 tokens), batch 1 to 64, on {', '.join(CHIPS)}.\n"
+    yield "## What it costs\n"
+    yield f"Wall and CPU seconds on a machine with {os.cpu_count()} processors that others use too; the rows are equal to the bit.\n"
+    yield "| workers | wall (s) | CPU (s) | CPU a point (s) |\n|---|---|---|---|"
+    yield from lines
+    quick = grid(options={"tiling": "closed_form"}, store=folder / "quick.db", workers=1)
+    most, mean, sooner = formula_errors(whole, quick)
+    yield f"\nWith tiles by a formula (`screen=True` looks at all points so) a point is there {sooner:.1f} times as soon; times are {100 * mean:.1f} % off on average, "
+    yield f"{100 * most:.1f} % at most. So screening keeps what is within 3 % of the front.\n"
+    bert = asim.sweep(BERT, soc=CHIPS, batch=BATCHES, store=folder / "bert.db", workers=1)
+    bert.plot_pareto("Memory(MiB)", "Samples/s").save(IMAGES / "sweep_pareto.png")
+    yield "## BERT-large: samples a second against memory\n"
+    yield "Device memory without weights, which are the same for all batches.\n\n![Pareto front](images/sweep_pareto.png)\n"
+    yield from markdown(
+        bert.pareto(), ("soc", "batch", "Time(us)", "Samples/s", "Memory(MiB)", "Cube(%)", "DDR(%)")
+    )
+    yield from weights(folder)
+
+
+def weights(folder: Path) -> Iterator[str]:
+    """What the figures of Ascend310 weigh."""
+    asked: dict[str, Any] = {"batch": 1, "store": folder / "weights.db", "workers": 1}
+    found = asim.sensitivity(BERT, "Ascend310", **asked)
+    cores = asim.sensitivity(BERT, "Ascend310", values={"ai_cores": [1, 3]}, **asked)
+    found.plot().save(IMAGES / "sweep_tornado.png")
+    still = [probe for probe in found.probes if not probe.reach(found.duration_us)]
+    yield "\n## What the figures of Ascend310 weigh for BERT-large at batch 1\n"
+    yield f"{len(found.probes)} figures, each at 0.8 and at 1.25 of its value: {2 * len(found.probes) + 1} runs. {len(still)} of them change nothing here; "
+    yield f"{len(found.left_out)} more are switches, 0, part of the chip's structure, or matter to images only.\n\n![Tornado](images/sweep_tornado.png)\n"
+    yield from markdown(found.table().top(12), SHOWN)
+    yield "\nFigures that no factor can move, by values of their own:\n"
+    yield from markdown(cores.table(), SHOWN)
+    yield f"\nHow far figures could move the time, each on its own and all at their quicker or slower side: those that are assumed, {found.band()}; all of them, "
+    yield f"{found.band('all')}.\n"
+    yield "Morris's method moves the eight with the largest change together (4 walks, 36 runs). mu* is the mean effect of a figure over its whole span; sigma is as "
+    yield "large where the effect depends on where the others are.\n"
+    yield from markdown(found.morris(), ("Figure", "mu(us)", "mu*(us)", "sigma(us)"))
+
+
+def main() -> int:
+    """Writes the page."""
+    parser = argparse.ArgumentParser(description="Writes docs/sweep_results.md and its pictures.")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="folder that keeps the rows")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.store or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        TARGET.write_text("\n".join(page(folder)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
