@@ -9,8 +9,8 @@ from random import Random
 from ascendsim.core.dtypes import DType
 from ascendsim.isa.derived import Chip, instruction
 from ascendsim.isa.effects import Box, Dims, Effect
-from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe
-from tests.support.toy_soc import TOY
+from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Vector
+from tests.support.toy_soc import TOY, toy
 
 TRANSACTION = 512
 TRIPS = range(3)  # of the loop that moves the boxes
@@ -118,3 +118,15 @@ def test_rows_and_fractals_come_as_bursts_of_their_own() -> None:
             aligned[move.aligned] += 1
         assert bursts(load, load.dst, load.dst_stride, 0) == addresses(target, 0)
     assert min(aligned) > 25
+
+
+def test_a_chip_without_banks_has_no_conflicts() -> None:
+    """Sources in the same bank group, and a result in that of a source."""
+    row = ((1, 256), (8, 32), (16, 2))
+    boxes = [Box(Buffer.UB, "", DType.FLOAT16, row, Affine(at)) for at in (0x8100, 0, 0x10000)]
+    effect = Effect("vector", "ADD", "vadd", tuple(boxes[:1]), tuple(boxes[1:]))
+    for groups, turns in ((None, 0), (16, 1)):
+        chip = Chip(toy(vector={"bank_groups": groups}))
+        made = instruction(effect, Pipe.V, lambda box: Operand(box.buffer, "u", box.bytes), chip)
+        assert isinstance(made, Vector)
+        assert (made.bank_conflict, made.write_conflict) == (turns, False)
