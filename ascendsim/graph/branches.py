@@ -13,15 +13,11 @@ def possible_subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:
     """The subgraphs of a node that may run: not those that a constant condition of an If never takes, or that
     do not fit its inputs.
     """
-    condition = node.input(0)
     taken = None
-    if (
-        node.op_type == "If"
-        and condition is not None
-        and condition.constant is not None
-        and condition.constant.available
-    ):
-        taken = "then_branch" if condition.constant.array().all() else "else_branch"
+    if node.op_type == "If":
+        condition = node.required(0).constant
+        if condition is not None and condition.available:
+            taken = "then_branch" if condition.array().all() else "else_branch"
     return (
         (name, graph)
         for name, graph in node.subgraphs

@@ -25,14 +25,14 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
         CompileError: The Cube has no instruction for the element type.
     """
     cube = soc.cube
-    per_block, k0 = cube.cycles_per_block.get(mmad.dtype), cube.k0.get(mmad.dtype)
-    if per_block is None or k0 is None:
+    per_block = cube.cycles_per_block.get(mmad.dtype)
+    if per_block is None:
         raise CompileError(
             f"mmad of {mmad.dtype}",
             f"does not exist on {soc.name}",
             remedy="the Cube takes " + ", ".join(sorted(cube.cycles_per_block)),
         )
-    m1, k1, n1 = ceil_div(mmad.m, cube.m0), ceil_div(mmad.k, k0), ceil_div(mmad.n, cube.n0)
+    m1, k1, n1 = ceil_div(mmad.m, cube.m0), ceil_div(mmad.k, cube.k0[mmad.dtype]), ceil_div(mmad.n, cube.n0)
     cycles = m1 * k1 * n1 * per_block + cube.gap_cycles
     if cube.odd_size_penalty and k1 > 1 and (m1 % 2 or n1 % 2):
         cycles += k1 - 2

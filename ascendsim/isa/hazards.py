@@ -164,7 +164,7 @@ def _meet(earlier: Collection[_Touch], touch: _Touch, clock: Clock, operand: Ope
         # A write that covers an earlier access and is ordered after it stands for it from now on.
         covered = write and ordered and low <= its_low and its_high <= high
         # Reads of the same bytes by the same pipe: the last one stands for all.
-        again = not (write or its_write) and (its_pipe, its_low, its_high) == (pipe, low, high)
+        again = not its_write and (its_pipe, its_low, its_high) == (pipe, low, high)
         if not covered and not again:
             kept.append(other)
     kept.append(touch)

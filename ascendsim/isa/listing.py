@@ -89,7 +89,7 @@ def moved_bytes(instruction: Instruction) -> int:
     return instruction.bytes if isinstance(instruction, (Move, Img2Col)) else 0
 
 
-def operand_text(operand: Operand, slots: int = 1) -> str:
+def operand_text(operand: Operand, slots: int) -> str:
     """An operand as `BUFFER.name[slot s]+offset`.
 
     >>> from ascendsim.isa.instructions import Affine

@@ -12,8 +12,21 @@ from ascendsim.core.errors import CompileError
 from ascendsim.isa.checks import check_block
 from ascendsim.isa.cross_checks import team_shape
 from ascendsim.isa.flag_checks import check_flags
-from ascendsim.isa.instructions import Allocation, Buffer, Flag, Loop, Pipe, SetFlag, Statement, WaitFlag
-from ascendsim.isa.program import Block, BlockGroup, CoreKind
+from ascendsim.isa.instructions import (
+    Affine,
+    Allocation,
+    Buffer,
+    Flag,
+    Loop,
+    Move,
+    Operand,
+    Pipe,
+    SetFlag,
+    Statement,
+    WaitFlag,
+)
+from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Region
+from tests.support.toy_programs import gm
 from tests.support.toy_soc import toy
 
 GRAIN = 32  # bytes at whose multiples anything in UB begins
@@ -50,6 +63,30 @@ def test_allocations_take_bytes_of_their_own_within_the_buffer() -> None:
         assert accepted(Block((), tuple(pieces), ())) == fits, pieces
         passed += fits
     assert 50 < passed < 350
+
+
+def test_a_transfer_stays_inside_its_region_in_every_trip() -> None:
+    random, passed = Random(3), 0
+    held = Allocation("held", Buffer.UB, 0, 4 * GRAIN, 1)
+    memory = MemoryPlan({"x": Region("x", 0, 10 * GRAIN, "input")}, 0, 0)
+    for _ in range(300):
+        first, step, trips, size = (
+            random.randint(low, high) for low, high in ((-1, 6), (-3, 3), (1, 4), (1, 4))
+        )
+        at = Affine(first * GRAIN, (("i", step * GRAIN),))
+        load = Move(
+            Pipe.MTE2, Operand(Buffer.UB, "held", size * GRAIN), gm("x", size * GRAIN, at), 1, size * GRAIN
+        )
+        places = [first + trip * step + grain for trip in range(trips) for grain in range(size)]
+        fits = min(places) >= 0 and max(places) < 10
+        try:
+            check_block(Block((Loop("i", trips, (load,)),), (held,), ()), toy(), memory)
+        except CompileError:
+            assert not fits, (first, step, trips, size)
+        else:
+            assert fits, (first, step, trips, size)
+        passed += fits
+    assert 50 < passed < 250
 
 
 def heights(body: tuple[Statement, ...], count: int) -> list[int]:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
 from ascendsim.graph.ir import Graph, Tensor
@@ -22,10 +22,10 @@ OPSET = default_opset()
 
 def random_graph(random: Random) -> Graph:
     """Vectors: Relu and Concat keep lengths known, Unique gives as many as there are different values, Expand
-    as many as a number says."""
+    and Slice as many as a number says."""
     vectors, numbers, nodes = ["x0", "x1"], ["s0", "s1"], []
     for place in range(random.randint(3, 10)):
-        kind = random.choice(("Relu", "Concat", "Unique", "Expand", "Expand", "Add", "Add", "Shape"))
+        kind = random.choice(("Relu", "Concat", "Unique", "Expand", "Slice", "Add", "Add", "Shape"))
         into, name = vectors, f"n{place}"
         read = random.choices(vectors, k=2 if kind == "Concat" else 1)
         if kind == "Add":
@@ -34,6 +34,8 @@ def random_graph(random: Random) -> Graph:
             into = numbers
         elif kind == "Expand":
             read = ["one", random.choice(numbers)]
+        elif kind == "Slice":
+            read = [*read, random.choice(numbers), "far"]
         options = {"axis": 0} if kind == "Concat" else {}
         nodes.append(helper.make_node(kind, read, [f"t{place}"], name=name, **options))
         into.append(f"t{place}")
@@ -47,7 +49,8 @@ def random_graph(random: Random) -> Graph:
         helper.make_tensor_value_info(name, TensorProto.INT64 if name in numbers else TensorProto.FLOAT, None)
         for name in ends
     ]
-    proto = helper.make_graph(nodes, "g", inputs, outputs)
+    far = numpy_helper.from_array(np.array([99]), "far")
+    proto = helper.make_graph(nodes, "g", inputs, outputs, [far])
     return asim.load(helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
 
 
@@ -77,7 +80,7 @@ class Plain:
                 waits = any(name in {out.name for other in late for out in other.outputs} for name in read)
                 if node.op_type == "Unique":
                     waits |= node.name != computed
-                if node.op_type == "Expand":
+                if node.op_type in ("Expand", "Slice"):
                     waits |= read[1] not in self.known and not node.inputs[1].is_constant
                 told = node.op_type == "Add" and all(
                     tensor.is_constant or tensor.name in self.known for tensor in node.inputs
@@ -92,7 +95,7 @@ class Plain:
                 return found
             stop, left, computed = late[0], late, ""
             turn.stop = stop.name
-            if stop.op_type == "Expand":
+            if stop.op_type in ("Expand", "Slice"):
                 turn.asked = {stop.inputs[1].name}
                 self.known |= turn.asked
             else:

@@ -18,9 +18,10 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.composites import body_of, is_composite, lies_inside, outside_tensors
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.dot import to_dot
-from ascendsim.graph.ir import Constant, Graph, Node, Tensor
+from ascendsim.graph.ir import Constant, Graph, Node, Shape, Tensor
 from ascendsim.graph.ordering import can_run, stable_order
 from ascendsim.graph.same_values import same_values
+from ascendsim.graph.samples import batch_of
 from ascendsim.graph.scopes import SCOPE, internal_tensors, next_scope, scopes_of, units_in_order
 from ascendsim.graph.sorting import sorted_nodes
 from ascendsim.graph.text import to_text
@@ -501,3 +502,22 @@ def test_builders_constants_take_types_by_rule() -> None:
             next(tensor.dtype for tensor in made.producer.inputs if tensor is not None and tensor.is_constant)
             is kind
         )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "samples"),
+    [([(4, 3), (5,)], 4), ([(), (7, 2)], 7), ([None, (6,)], 6), ([("n", 3), (2, 3)], 2), ([()], 1), ([], 1)],
+)
+def test_samples_are_counted_along_the_first_axis_that_there_is(
+    shapes: list[Shape | None], samples: int
+) -> None:
+    graph = Graph("g")
+    for number, shape in enumerate(shapes):
+        graph.add_input(f"x{number}", DType.FLOAT32, ()).shape = shape
+    assert batch_of(graph) == samples
+
+
+def test_an_empty_batch_counts_as_one_sample() -> None:
+    graph = Graph("g")
+    graph.add_input("x", DType.FLOAT32, (0, 3))
+    assert batch_of(graph) == 1

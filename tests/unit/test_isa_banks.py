@@ -104,3 +104,8 @@ def test_conflicts_cost_turns_of_every_repeat() -> None:
 def test_listings_show_conflicts() -> None:
     text = listing(Block((replace(sum_of(1), bank_conflict=3, write_conflict=True),)))
     assert text.endswith("float16 bank conflict x 3 read-write conflict\n")
+
+
+def test_operands_outside_ub_conflict_with_nothing() -> None:
+    assert conflicts([], None, 16) == Conflicts(0, False)
+    assert conflicts([], Blocks(0), 16) == conflicts([Blocks(0)], None, 16) == Conflicts(0, False)

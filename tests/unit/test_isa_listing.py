@@ -72,7 +72,7 @@ def test_slots_are_shown_modulo_their_number() -> None:
     assert operand_text(Operand(Buffer.L1, "a", 1, slot=Affine(1, (("i", 1),))), 2) == "L1.a[slot (1 + i)%2]"
     assert operand_text(Operand(Buffer.L1, "a", 1, slot=Affine(1)), 2) == "L1.a[slot 1]"
     assert operand_text(Operand(Buffer.L1, "a", 1), 1) == "L1.a"
-    assert operand_text(gm("x", 1, Affine(0, (("i", 32),)))) == "GM.x+32*i"
+    assert operand_text(gm("x", 1, Affine(0, (("i", 32),))), 1) == "GM.x+32*i"
 
 
 def test_tasks_name_their_blocks() -> None:

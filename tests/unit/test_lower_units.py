@@ -57,6 +57,11 @@ def test_a_renamed_block_is_the_block_with_other_names() -> None:
     assert RenamedBlock(template, {"x": "b"}) == copying("b", "y")
 
 
+def test_only_global_memory_is_renamed() -> None:
+    """A tensor may be called as the template calls a buffer."""
+    assert RenamedBlock(copying(UB.name, "y"), {UB.name: "a", "y": "b"}) == copying("a", "b")
+
+
 def chain() -> Graph:
     """y = Softmax(Clip(x + w)), and a second reader of the sum."""
     b = asim.GraphBuilder("chain", dtype=DType.FLOAT16)

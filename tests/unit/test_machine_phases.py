@@ -66,3 +66,23 @@ def test_cores_without_a_part_count_phases_as_the_others_do() -> None:
         {0, 2},
     ]
     assert ddr_bytes(soc, SequenceWork((wide, small, again)))[0] == (2 << 20) + 128
+
+
+def test_a_tensor_that_parts_read_bit_by_bit_comes_from_dram_once() -> None:
+    """The first part reads half of it, the second all: half is there already."""
+    soc = load("Ascend910A")
+    (half,), (whole,) = steps("x", "h", elements=1 << 19), steps("x", "y", elements=1 << 20)
+    assert ddr_bytes(soc, SequenceWork((half, whole)))[0] == 2 << 20
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.35, 0.7])
+def test_what_l2_cannot_hold_at_the_end_has_gone_to_dram(share: float) -> None:
+    """Each byte once, whether it went straight there or was pushed out by what came later."""
+    soc = load("Ascend310P3")
+    size = soc.l2.size or 0
+    elements = int(size * share) // 2 // 4096 * 4096
+    works = steps(*(f"t{number}" for number in range(12)), elements=elements)
+    written = 11 * 2 * elements
+    out = ddr_bytes(soc, *works)[1]
+    assert max(0, written - size) <= out <= written
+    assert (out > 0) == (12 * 2 * elements > size)

@@ -35,9 +35,10 @@ from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import LoopEnd, compile_block
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
+from tests.support.random_blocks import work
 from tests.support.random_programs import renamed
 from tests.support.toy_programs import copy_block, gm, matmul_block, program_of, task_of
-from tests.support.toy_soc import TOY, toy
+from tests.support.toy_soc import TOY, bare, toy
 
 SUFFIXES = ("", "_1", "_2", "_3")
 REGIONS = {name + suffix: 1 << 16 for suffix in SUFFIXES for name in ("a", "b", "c", "x", "y")}
@@ -63,6 +64,16 @@ def test_layers_on_other_regions_are_replayed() -> None:
     trace, saved = both(program_of(*tasks, regions=REGIONS), instructions=True)
     assert (saved.simulated, saved.replayed) == (2, 6)
     assert {item.task for item in trace.instructions} == set(range(8))
+
+
+def test_work_in_the_first_tick_of_all_is_work_in_the_replayed_tasks_too() -> None:
+    """Nothing costs time before it on this chip, so it begins in tick 0, which is not the same as never."""
+    trace, saved = both(
+        program_of(*layers(task_of((Block((work(Pipe.V, 512),)), 1))), regions=REGIONS), bare()
+    )
+    assert saved.replayed == 3
+    assert trace.tasks[0].first_compute == 0
+    assert [task.first_compute - task.start for task in trace.tasks] == [0, 0, 0, 0]
 
 
 def test_replayed_records_hold_skipped_periods_too() -> None:

@@ -82,6 +82,12 @@ def test_cores_side_by_side_share_a_fetch() -> None:
     assert fetched([(matmul(), 4)], {"a": 16, "b": 10}, capacity=13, cores=4) == {"a": 16, "b": 40}
 
 
+def test_a_single_byte_is_shared_too() -> None:
+    one = Move(Pipe.MTE2, Operand(Buffer.L1, "l", 1), gm("flag", 1), 1, 1)
+    accesses = [Access("flag", 1, 0, False)]
+    assert fetched_bytes([(block(one), 4)], accesses, KIB, 4) == {"flag": 1}
+
+
 def test_bytes_that_are_listed_but_never_touched_are_fetched_once_at_most() -> None:
     """Three trips over all of b, each of which pushes out the 1 KiB of a that is touched, of 4 listed."""
     program = block(Loop("i", 3, (load("a"), Loop("n", 10, (load("b", "n"),)))))

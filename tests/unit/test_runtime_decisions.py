@@ -407,6 +407,18 @@ def test_an_axis_counts_from_the_back_of_a_vector_too() -> None:
     assert result.array.tolist() == [0, 1, 2]
 
 
+def test_an_axis_counts_from_the_back_of_what_an_iteration_gives() -> None:
+    """Whatever the body knew of its rank before."""
+    body = Graph("body")
+    piece = body.add_input("p", DType.FLOAT32, (2,))
+    piece.shape = None
+    body.outputs.append(piece)
+    node = node_of("Scan", body=body, num_scan_inputs=1, scan_output_axes=(-1,))
+    (result,) = run_control(node, [Value.of(np.arange(6.0).reshape(3, 2))], Script({"body": list}))
+    assert result.array is not None
+    assert result.array.tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
 def test_scan_knows_its_number_of_iterations_without_a_look() -> None:
     half = Value(np.dtype(np.float32), (3, 2), None, False, half=True)
     line = Value(np.dtype(np.float32), (2,))

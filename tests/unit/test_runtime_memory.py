@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import SimulationError
+from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
 from ascendsim.runtime.device_memory import DeviceMemory, Values
@@ -289,3 +289,18 @@ def test_values_in_the_models_type_have_room_for_the_widest() -> None:
     memory.write(wide, np.arange(4, dtype=np.float64))
     memory.write(plain, np.array([8, 9], np.float32))
     assert (memory.read(wide).tolist(), memory.read(plain).tolist()) == ([0, 1, 2, 3], [8, 9])
+
+
+@pytest.mark.parametrize(("values", "needed"), [("device", "3,072.0"), ("float32", "5,120.0")])
+def test_memory_that_the_host_has_not_is_refused(values: Values, needed: str) -> None:
+    """The highest address, twice where float16 is held as float32, and constants beside it; a second name of
+    a constant takes nothing."""
+    graph, tib = Graph("g"), 1 << 40
+    graph.add_input("x", DType.FLOAT16, (4,)).origin_dtype = DType.FLOAT32
+    regions = {
+        "x": Region("x", tib, tib, "input"),
+        "w": Region("w", 0, tib, "weight"),
+        "v": Region("v", 0, tib, "weight", alias_of="w"),
+    }
+    with pytest.raises(InputError, match=rf"values of graph 'g' need {needed} GiB"):
+        DeviceMemory(graph, MemoryPlan(regions, 0, 0), values)

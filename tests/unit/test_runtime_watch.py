@@ -69,6 +69,17 @@ def test_the_number_that_did_not_fit_and_how_many_there_were() -> None:
     assert str(found) == "Mul node overflows float16 (90,000 > 65,504)"
 
 
+@pytest.mark.parametrize(("count", "rest"), [(1, ""), (2, "; 1 more overflows"), (3, "; 2 more overflow")])
+def test_the_line_counts_other_overflows(count: int, rest: str) -> None:
+    b = asim.GraphBuilder("several")
+    names = [f"x{number}" for number in range(count)]
+    for name in names:
+        x = b.input(name, (4,))
+        b.output(b.op("Mul", x, x, name=f"square_{name}"), f"y_{name}")
+    found = seen(b.build(), {name: np.full(4, 300, np.float32) for name in names})
+    assert str(found) == f"Square square_x0_Square overflows float16 (90,000 > 65,504){rest}"
+
+
 @pytest.mark.parametrize("fusion", FUSIONS)
 def test_infinities_that_float32_has_too_are_told_apart(fusion: str) -> None:
     b = asim.GraphBuilder("logarithm")

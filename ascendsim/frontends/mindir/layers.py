@@ -137,10 +137,9 @@ def _product(call: Call) -> Any:
     if any(flags) and [len(call.ref(port).dims) for port in (0, 1)] == [2, 2]:
         return call.emit("Gemm", [call.tensor(0), call.tensor(1)], transA=int(flags[0]), transB=int(flags[1]))
     for port, flag in enumerate(flags):
-        axes = list(range(len(call.ref(port).dims)))
-        if flag:
-            axes[-2:] = reversed(axes[-2:])
-        names.append(call.step("Transpose", [call.tensor(port)], perm=axes) if flag else call.tensor(port))
+        rank = len(call.ref(port).dims)
+        turned = [*range(rank - 2), rank - 1, rank - 2]
+        names.append(call.step("Transpose", [call.tensor(port)], perm=turned) if flag else call.tensor(port))
     return call.emit("MatMul", names)
 
 
