@@ -91,6 +91,7 @@ def _vector(work: VectorWork, sizes: bool) -> str:
         words += [name for name, held in (("gather", work.gather_bytes), ("live", work.live_bytes)) if held]
     words += [f"reduces {work.reduces}"] if work.reduces != "none" else []
     words += [f"on {work.cores} cores"] if work.cores != "worthwhile" else []
+    words += ["one buffer"] if not work.overlaps else []
     words += [f"sweeps {work.sweeps}"] if work.sweeps != 1 else []
     words += ["planes"] if work.planes else []
     return " ".join([*words, _steps(work.steps, sizes), _streams(work.inputs), "->", _streams(work.outputs)])
