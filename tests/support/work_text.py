@@ -106,7 +106,8 @@ def _step(step: Step, sizes: bool) -> str:
     run = f" run {step.run}" if sizes and step.run else " run" if step.run else ""
     lanes = f" lanes {step.lanes}" if step.lanes else ""
     over = f".{step.over}" if step.over != "all" else ""
-    return f"{step.op}:{_type(step.dtype)}{over}{count}{run}{lanes}"
+    indexed = " indexed" if step.indexed else ""
+    return f"{step.op}:{_type(step.dtype)}{over}{count}{run}{lanes}{indexed}"
 
 
 def _type(dtype: DType) -> str:

@@ -82,11 +82,11 @@ class VectorWriter:
         self.scratch_item = max(
             work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
         )
-        self.held = self.slots if work.overlaps else 1
-        self._choose_tile()
-        if self.sweeping and self.held > 1 and work.cores == "shares":  # a row may fit if it is alone in UB
-            self.held = 1
+        slots = self.slots if work.overlaps else 1
+        for self.held in (slots, 1, slots) if work.cores == "shares" else (slots,):
             self._choose_tile()
+            if not self.sweeping:  # a row may fit if it is alone in UB
+                break
         self._allocate()
         self.notes = VectorNotes(work, space)
         builder.noted = builder.noted and self._known()
@@ -406,6 +406,7 @@ class VectorWriter:
         if (
             self.work.reduces != "cols"
             or step.over != "all"
+            or step.indexed
             or fold is None
             or step.dtype.value not in supported
         ):
