@@ -27,6 +27,8 @@ class Step:
             position after the other); 0 = all.
         overruns: Whether an instruction of a run takes whole repeats, since what it writes beyond its run is
             made anew by the next one.
+        indexed: Whether a reduction gives the place of what it finds too: each repeat is reduced by itself
+            then, and none is folded into another before.
     """
 
     op: str
@@ -36,3 +38,4 @@ class Step:
     run: int = 0
     lanes: int = 0
     overruns: bool = False
+    indexed: bool = False

@@ -236,6 +236,8 @@ class VectorWork:
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
             functions of kernels in Ascend C); or all, also those that have nothing to do ("all").
+        overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has
+            two buffers then, else one.
         inputs, outputs: What is read and written.
     """
 
@@ -253,6 +255,7 @@ class VectorWork:
     in_turn: bool = False
     own_tiling: bool = False
     cores: Literal["worthwhile", "shares", "all"] = "worthwhile"
+    overlaps: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ def _vector(work: VectorWork, sizes: bool) -> str:
         words += [name for name, held in (("gather", work.gather_bytes), ("live", work.live_bytes)) if held]
     words += [f"reduces {work.reduces}"] if work.reduces != "none" else []
     words += [f"on {work.cores} cores"] if work.cores != "worthwhile" else []
+    words += ["one buffer"] if not work.overlaps else []
     words += [f"sweeps {work.sweeps}"] if work.sweeps != 1 else []
     words += ["planes"] if work.planes else []
     return " ".join([*words, _steps(work.steps, sizes), _streams(work.inputs), "->", _streams(work.outputs)])
@@ -105,7 +106,8 @@ def _step(step: Step, sizes: bool) -> str:
     run = f" run {step.run}" if sizes and step.run else " run" if step.run else ""
     lanes = f" lanes {step.lanes}" if step.lanes else ""
     over = f".{step.over}" if step.over != "all" else ""
-    return f"{step.op}:{_type(step.dtype)}{over}{count}{run}{lanes}"
+    indexed = " indexed" if step.indexed else ""
+    return f"{step.op}:{_type(step.dtype)}{over}{count}{run}{lanes}{indexed}"
 
 
 def _type(dtype: DType) -> str:

@@ -54,10 +54,7 @@ class RowWriter(VectorWriter):
         others, one = sources[1:], False
         for step in steps:
             if one and step.over == "all" and self.scratch is not None:
-                self.b.order(Pipe.V, Pipe.S, "scalar")
-                cycles = self.b.soc.issue.scalar_element_cycles
-                self.b.emit(Scalar(cycles, "value of a row", srcs=(target,)))
-                self.b.order(Pipe.S, Pipe.V, "scalar")
+                self._read(target, "value of a row")
             if one and step.over == "all" and self.scratch is not None and step.op not in BY_NUMBER:
                 room = min(cols * step.dtype.itemsize, self.scratch.slot_bytes)
                 spread, duplicate = self.b.target(self.scratch, room), Step("vectordup", step.dtype)
@@ -68,6 +65,14 @@ class RowWriter(VectorWriter):
                 for length in self._lengths(part, cols):
                     emit_steps(self.b, (part,), self._counts(1, length, part), target, sources)
                 sources = (target, *others)
+        if any(step.indexed for step in steps):  # the place in a repeat, and of the repeat, make one number
+            self._read(target, "index of a row")
+
+    def _read(self, source: Operand, what: str) -> None:
+        """The scalar unit reads what the vector unit has made, which waits for it."""
+        self.b.order(Pipe.V, Pipe.S, "scalar")
+        self.b.emit(Scalar(self.b.soc.issue.scalar_element_cycles, what, srcs=(source,)))
+        self.b.order(Pipe.S, Pipe.V, "scalar")
 
     def _lengths(self, step: Step, cols: int) -> tuple[int, ...]:
         """Elements of the instructions of a step on one row: what ends within a repeat takes one of its own,

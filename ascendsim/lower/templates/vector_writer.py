@@ -59,7 +59,7 @@ BINARY = frozenset(
 class VectorWriter:
     """Writes the program of one share."""
 
-    slots: ClassVar[int] = 2  # of what streams: the next tile comes while this one is worked on
+    slots: ClassVar[int] = 2  # of what streams, if the next tile comes while this one is worked on
 
     def __init__(
         self,
@@ -70,14 +70,8 @@ class VectorWriter:
         rows: int,
         cols: int,
     ) -> None:
-        self.b, self.work, self.space, self.steps, self.rows, self.cols = (
-            builder,
-            work,
-            space,
-            steps,
-            rows,
-            cols,
-        )
+        self.b, self.work, self.space = builder, work, space
+        self.steps, self.rows, self.cols = steps, rows, cols
         self.elements = max(1, space.rows * space.cols)
         widest = max([step.dtype.itemsize for step in steps], default=2)
         narrow = min(
@@ -88,7 +82,11 @@ class VectorWriter:
         self.scratch_item = max(
             work.live_bytes, 0 if len(steps) <= 1 else widest * (2 if widest > narrow else 1)
         )
-        self._choose_tile()
+        slots = self.slots if work.overlaps else 1
+        for self.held in (slots, 1, slots) if work.cores == "shares" else (slots,):
+            self._choose_tile()
+            if not self.sweeping:  # a row may fit if it is alone in UB
+                break
         self._allocate()
         self.notes = VectorNotes(work, space)
         builder.noted = builder.noted and self._known()
@@ -107,7 +105,7 @@ class VectorWriter:
     def _each(self, over: str) -> float:
         """UB bytes that an element (or row, or column) takes in all slots of the streams of one kind."""
         streams = [stream for stream in (*self.work.inputs, *self.work.outputs) if stream.over == over]
-        return sum(self.slots * max(self._item(stream), stream.ref.dtype.itemsize) for stream in streams)
+        return sum(self.held * max(self._item(stream), stream.ref.dtype.itemsize) for stream in streams)
 
     def _grain(self) -> int:
         """Bytes of which a slot is a multiple: what an instruction writes beyond its run stays inside."""
@@ -206,12 +204,12 @@ class VectorWriter:
         self.inputs: list[tuple[Stream, Ring]] = []
         self.outputs: list[tuple[Stream, Ring]] = []
         for number, stream in enumerate(self.work.inputs):
-            slots = self.slots if stream.over in ("all", "row") else 1
+            slots = self.held if stream.over in ("all", "row") else 1
             self.inputs.append(
                 (stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream))))
             )
         for number, stream in enumerate(self.work.outputs):
-            slots = 2 if stream.over in ("all", "row") else 1
+            slots = 2 if stream.over in ("all", "row") and self.held == self.slots else 1
             self.outputs.append(
                 (stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream))))
             )
@@ -408,6 +406,7 @@ class VectorWriter:
         if (
             self.work.reduces != "cols"
             or step.over != "all"
+            or step.indexed
             or fold is None
             or step.dtype.value not in supported
         ):

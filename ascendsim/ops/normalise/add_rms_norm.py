@@ -239,6 +239,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
         sweeps=3,
         in_turn=in_turn,
         cores="shares",
+        overlaps=in_turn,
     )
 
 

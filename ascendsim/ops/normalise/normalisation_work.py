@@ -184,10 +184,14 @@ def rows_apart(cols: int) -> bool:
 
 
 def root_norm_kernel(work: Work) -> Work:
-    """Work of root-mean-square normalisation as CANN's kernel does it: rows go to all cores."""
+    """Work of root-mean-square normalisation as CANN's kernels do it: rows go to all cores, and queues have
+    one buffer (BUFFER_NUM in the same file). That of long rows is free as soon as a row is converted, so that
+    the next row comes while this one is worked on.
+    """
     if not isinstance(work, VectorWork):
         return work
-    return replace(work, in_turn=work.in_turn or rows_apart(work.cols), cores="shares")
+    in_turn = work.in_turn or rows_apart(work.cols)
+    return replace(work, in_turn=in_turn, cores="shares", overlaps=in_turn)
 
 
 def channel_norm_lower(node: Node, context: LowerContext) -> Work:

@@ -202,10 +202,7 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
         inner = math.prod(source.shape[axis + 1 :])
         if inner == 1:
             rows, length = _rows_along(source.shape, axis)
-            first: tuple[Step, ...] = (Step(reduce, inside),)
-            if ctx.split_cores:  # repeats are folded to one, with their indices
-                first = (Step(compare, inside), Step("vsel", inside, count=2), Step(reduce, inside, "row"))
-            steps = (*cast, *first, Step(reduce, inside, "row"))
+            steps = (*cast, Step(reduce, inside, indexed=ctx.split_cores), Step(reduce, inside, "row"))
             return VectorWork(
                 rows,
                 length,
@@ -214,7 +211,7 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
                 (Stream(target, "row"),),
                 reduces="cols",
                 in_turn=ctx.split_cores,
-                cores="shares" if ctx.split_cores else "worthwhile",
+                cores="shares" if ctx.split_cores else "worthwhile",  # an index is no sum of partial ones
             )
         # keep the better value and its index
         steps = (*cast, Step(compare, inside), Step("vsel", inside, count=2))
