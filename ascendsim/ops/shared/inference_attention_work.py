@@ -52,6 +52,7 @@ LEAST_KEYS = 512  # of a part
 SHARED_KEYS, PAGED_KEYS = 2048, 1024
 PACKED_ROWS = 512  # of a block of a ragged batch, heads that share keys together
 FEW_COLUMNS = 512
+TILES_IN_L1 = 2  # 128 x 256 of keys or weights, 256 x 128 of values (fia_block_cube_nonquant_gqa.h)
 _WIDE = DType.FLOAT32
 
 
@@ -231,7 +232,8 @@ class _Writer:
             selecting if mask is not None else (),
             masked=mask is not None and (mode < 2 or self.steps_of_decoding),
             trimmed=False,
-            started=True,
+            started=not rope,
+            tiles_in_l1=TILES_IN_L1,
             join=join,
             prologue=before,
             epilogue=after,
