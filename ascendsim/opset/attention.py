@@ -146,8 +146,8 @@ class AttentionWork:
         masks, mask_steps: What is read and done in blocks that the mask reaches into.
         masked: Whether it reaches into all; else only into those that the band cuts.
         trimmed: Whether the last block of a row block ends where the band does; else it is as wide as all.
-        started: Whether it is a kernel of inference, whose cores are busy before they begin
-            (`KernelSpec.attention_start_ns`).
+        started: Whether cores are busy before they begin (`KernelSpec.attention_start_ns`).
+        tiles_in_l1: Tiles along k that come into L1 at a time; the right operand has one buffer more.
         join: What becomes of the products `after`; None = they are added up in memory.
         prologue, epilogue: Before the first and behind the last block of all.
     """
@@ -168,6 +168,7 @@ class AttentionWork:
     masked: bool = False
     trimmed: bool = True
     started: bool = False
+    tiles_in_l1: int = 1
     join: Join | None = None
     prologue: tuple[Sweep, ...] = ()
     epilogue: tuple[Sweep, ...] = ()

@@ -53,7 +53,7 @@ _SMALL_TASKS = {
     "ReluGrad",
     "ReluV2",
 }
-FITTED_KINDS = frozenset(_SMALL_TASKS | {"TransData"})
+FITTED_KINDS = frozenset(_SMALL_TASKS | {"TransData", "gqa"})
 
 # Duration less time of the vector cores on 910B: 0.53 us at 1 block, 1.08 at 8, 2.61 at 40, 3.36 at 48
 # (profiles of Qwen3 and AlexNet training); what is longer in a network's step is code that all cores fetch.

@@ -81,6 +81,30 @@ def _adam_w(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(*made)
 
 
+def _shared_attention(row: OperatorRow, bench: Bench) -> OneOperator:
+    """Queries, keys and values (batch, token, head, element); a causal call sees up to the last key."""
+    query, key, value = _given(row, bench)
+    _, queries, heads, size = query.static_shape
+    causal, scale = bool(row.attributes["is_causal"]), float(row.attributes["scaleValue"])
+    made = bench.builder.ops(
+        "FusedInferAttentionScore",
+        query,
+        key,
+        value,
+        None,
+        bench.stored((2048, 2048), DType.BOOL) if causal else None,
+        outputs=2,
+        domain="ascend",
+        num_heads=heads,
+        num_key_value_heads=key.static_shape[2],
+        input_layout="BSND",
+        sparse_mode=3 if causal else 0,
+        scale=scale if scale > 0 else size**-0.5,
+    )[0]
+    keys = key.static_shape[1] - (queries - 1) / 2 * causal
+    return bench.finish(made, macs=int(2 * math.prod(query.static_shape) * keys))
+
+
 CALLS: dict[str, Builder] = {
     "apply_adam_w": _adam_w,
     "arg_max": _largest,
@@ -88,6 +112,7 @@ CALLS: dict[str, Builder] = {
     "exp": _one("Exp"),
     "gather": _picked,
     "gelu": _one("Gelu"),
+    "gqa": _shared_attention,
     "mish": _one("Mish"),
     "rms_norm": _root_norm,
     "sigmoid": _one("Sigmoid"),

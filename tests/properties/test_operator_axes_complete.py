@@ -118,6 +118,7 @@ LESS = {
     "ascend::FlashAttentionScore": "its own teams share out batches and heads, and nobody cuts it further",
     "ascend::FlashAttentionScoreGrad": "as FlashAttentionScore",
     "ascend::FusedInferAttentionScore": "as FlashAttentionScore",
+    "ascend::Scatter": "as ScatterElements",
     "ascend::IncreFlashAttention": "as FlashAttentionScore",
     "ascend::PromptFlashAttention": "as FlashAttentionScore",
     "ascend::ConfusionTransposeD": "a reshape and a transposition at once",

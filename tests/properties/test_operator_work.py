@@ -145,6 +145,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
+    "ascend::Scatter": ({0}, "changed in place"),
     "ascend::ReshapeAndCache": ({2, 3}, "changed in place"),
     "ascend::ScatterPaKvCache": ({1, 4}, "changed in place"),
 }
@@ -303,6 +304,7 @@ def _without_elements(case: Case, axis: int) -> Node | None:
 # the data, or zeros, first, then the updates over them; the updates alone, in place
 WRITTEN_TWICE = {
     "ReshapeAndCache",
+    "Scatter",
     "ScatterPaKvCache",
     "ScatterND",
     "TensorScatter",
@@ -365,6 +367,9 @@ LOOSE = {
     "RpnProposals",
     "RpnProposalsD",
     "LinearAttention",
+    "FusedInferAttentionScore",  # keys in order, with the queries that see them
+    "IncreFlashAttention",
+    "PromptFlashAttention",
     "RNN",
     "GRU",
     "LSTM",

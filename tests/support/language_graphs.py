@@ -133,6 +133,12 @@ def shared_attention(b: GraphBuilder) -> Tensor:
     return b.op("MatMul", b.op("Softmax", b.op("Mul", scores, 0.25), axis=-1), value)
 
 
+def kept_cache(b: GraphBuilder) -> Tensor:
+    """A token behind those of a cache that keeps its size."""
+    cache, fresh = b.input("cache", (2, 2, 16, 16)), b.input("fresh", (2, 2, 1, 16))
+    return b.op("TensorScatter", cache, b.op("Neg", fresh), b.constant(np.array([4, 9])), axis=2)
+
+
 # The example of each rule
 LANGUAGE: dict[str, Body] = {
     "RmsNormFusionPass": decomposed_norm,
@@ -145,6 +151,7 @@ LANGUAGE: dict[str, Body] = {
     "ApplyRotaryPosEmbFusionPass": turned_pair,
     "RotaryEmbeddingFusionPass": embedded_pair,
     "DecoderAttentionFusionPass": shared_attention,
+    "CacheScatterFusionPass": kept_cache,
 }
 # Further forms
 LANGUAGE_FORMS: dict[str, tuple[str, Body]] = {

@@ -179,6 +179,7 @@ def inference_attention(cases: Cases) -> None:
         cases.ascend("FusedInferAttentionScore", step, *pool, *paged, block_size=8, **numbers)
         rotated = (*[None] * 21, rope, key_rope)
         cases.ascend("FusedInferAttentionScore", step, k, k, *rotated, **numbers)
+        cases.ascend("Scatter", pool[0], ints(1, 0, 3, 2, 5, 6), pool[1][:, :, :2], axis=2)
         small = [some(3, 2, 9, 16, dtype=np.int8, seed=n) for n in (7, 8)]
         scales = (*[None] * 9, some(2, 32, dtype=dtype, positive=True))
         cases.ascend("FusedInferAttentionScore", step, *small, *scales, **numbers)

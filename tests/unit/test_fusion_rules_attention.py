@@ -15,6 +15,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.passes.fusion.rules.matmul.decoder_attention import DecoderAttentionFusionPass
+from ascendsim.passes.fusion.rules.movement.cache_scatter import CacheScatterFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, Fused, build, fused
 
 RULE = DecoderAttentionFusionPass()
@@ -276,3 +277,42 @@ def test_attention_of_opset_23_is_onnxruntimes(query: Any, key: Any, options: An
     found = asim.run(model, feeds).outputs
     for name, array in zip(made, wanted, strict=True):
         np.testing.assert_allclose(found[name].astype(float), array.astype(float), atol=4e-3)
+
+
+def _cache(*, others: bool = False, made: bool = False, kept: bool = True, mode: str = "linear") -> Graph:
+    def body(b: GraphBuilder) -> list[Tensor]:
+        half = DType.FLOAT16
+        cache, fresh = b.input("cache", (2, 3, 12, 16), half), b.input("fresh", (2, 3, 2, 16), half)
+        old = b.op("Abs", cache) if made else cache
+        starts = b.constant(np.array([3, 10]), "starts")
+        new = b.op("TensorScatter", old, fresh, starts, axis=2, mode=mode)
+        results = [new] if kept else [b.op("Neg", new)]
+        return [*results, b.op("Neg", cache)] if others else results
+
+    return build(body)
+
+
+def test_a_cache_that_comes_and_goes_is_written_in_place() -> None:
+    result = fused(_cache(), CacheScatterFusionPass())
+    assert result.operators == {"Scatter": 1}
+    assert result.error == 0
+    model = asim.compile(_cache(), "Ascend910B2")
+    (task,) = model.program.tasks
+    moved = {access.region: access.moved_bytes for access in task.accesses}
+    assert moved["out0"] == moved["fresh"] == 2 * 3 * 2 * 16 * 2
+    assert "cache" not in moved
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"others": True}, "the cache as it was has other readers"),
+        ({"made": True}, "the cache is no input of the graph"),
+        ({"kept": False}, "the new cache is no output of the graph"),
+        ({"mode": "circular"}, "new entries go round"),
+    ],
+)
+def test_other_caches_are_copied(options: Any, reason: str) -> None:
+    result = fused(_cache(**options), CacheScatterFusionPass())
+    assert "Scatter" not in result.operators
+    assert result.reason == reason

@@ -140,6 +140,7 @@ _BYTES = ("antiquant_scale", "antiquant_offset", "*block_table")
 CANN_INPUTS = {
     "FusedInferAttentionScore": (*_OPERANDS, "*actual_seq_lengths_kv", *_SCALES, *_BYTES),
     "IncreFlashAttention": (*_OPERANDS, *_SCALES, *_BYTES),
+    "Scatter": ("var", "*indices", "updates"),
     "PromptFlashAttention": (*_OPERANDS, "*actual_seq_lengths_kv", *_SCALES),
     "FlashAttentionScore": ("query", "key", "value", "real_shift", "*drop_mask", *_ATTENTION),
     "FlashAttentionScoreGrad": (

@@ -306,6 +306,7 @@ class Importer:
         inputs: Sequence[Tensor | None],
         stem: str,
         attributes: Mapping[str, AttributeValue] | None = None,
+        *,
         made_up: bool = True,
         domain: str = "",
     ) -> Tensor:

@@ -22,8 +22,10 @@ class AttentionCube:
         self.b, self.work = b, work
         self.depth = TILE * DType.FLOAT16.itemsize // work.dtype.itemsize
         operand = TILE * self.depth * work.dtype.itemsize
-        self.a1 = b.ring("a_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, operand))
-        self.b1 = b.ring("b_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, operand))
+        self.deep = work.tiles_in_l1 * self.depth
+        whole = TILE * self.deep * work.dtype.itemsize
+        self.a1 = b.ring("a_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, whole))
+        self.b1 = b.ring("b_l1", Pipe.MTE2, Pipe.MTE1, work.tiles_in_l1 + 1, (Buffer.L1, whole))
         self.l0 = b.ring("l0", Pipe.MTE1, Pipe.M, 2, (Buffer.L0A, operand), (Buffer.L0B, operand))
         size = TILE * TILE * L0C_ELEMENT_BYTES
         self.l0c = b.ring("l0c", Pipe.M, Pipe.FIX, 2, (Buffer.L0C, size))
@@ -55,7 +57,7 @@ class AttentionCube:
     def _product(self, product: BlockProduct, unit: Unit) -> None:
         b = self.b
         m, k, n = (_size(extent, unit) for extent in (product.m, product.k, product.n))
-        hold = k <= self.depth and not product.more  # rows of A that serve all columns
+        hold = k <= self.deep and not product.more  # rows of A that serve all columns
         for rows in pieces(m, TILE):
             with b.loop("m", rows.trips) as i:
                 row = rows.at(i), rows.size
@@ -72,16 +74,19 @@ class AttentionCube:
         b = self.b
         b.acquire(self.l0c)
         for number, (size, left, right) in enumerate(((k, product.a, product.b), *product.more)):
-            for depth in pieces(size, self.depth):
-                with b.loop("k", depth.trips) as s:
-                    at = depth.at(s), depth.size
+            for deep in pieces(size, self.deep):
+                with b.loop("k", deep.trips) as s:
+                    at = deep.at(s), deep.size
                     if not hold:
                         self._load(self.a1, left, m, at, product.transpose_a)
                     self._load(self.b1, right, at, n, product.transpose_b)
                     if not hold:
                         b.receive(self.a1)
                     b.receive(self.b1)
-                    self._multiply(m[1], n[1], at, begins=number == 0)
+                    for depth in pieces(deep.size, self.depth):
+                        with b.loop("k0", depth.trips) as t:
+                            inner = plus(at[0], depth.at(t)), depth.size
+                            self._multiply(m[1], n[1], inner, begins=number == 0)
                     b.release(self.b1)
                     if not hold:
                         b.release(self.a1)

@@ -1,4 +1,4 @@
-"""Writing by index: ScatterElements, ScatterND, TensorScatter, MaxUnpool."""
+"""Writing by index: ScatterElements, ScatterND, TensorScatter, CANN's Scatter (in place), MaxUnpool."""
 
 from __future__ import annotations
 
@@ -181,6 +181,41 @@ def _tensor_scatter_lower(node: Node, _ctx: LowerContext) -> Work:
     return SequenceWork((copying, writing))
 
 
+def _slots_infer(ctx: InferContext) -> None:
+    source, fresh = ctx.shape(0), ctx.shape(2)
+    if source is not None:
+        axis = wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
+        if axis == 0:
+            raise ctx.fail("needs an axis other than that of the batch", axis)
+        need_shape(ctx, 2, tuple(None if at == axis else dim for at, dim in enumerate(source)))
+        most, given = source[axis], None if fresh is None else fresh[axis]
+        if isinstance(most, int) and isinstance(given, int) and given > most:
+            raise ctx.fail(f"needs at most {most} new entries", given)
+        need_shape(ctx, 1, (source[0],))
+    if str(ctx.node.attr("reduce", "update")) != "update":
+        raise ctx.fail("needs reduce update", repr(ctx.node.attr("reduce")))
+    ctx.set(0, ctx.dtype(0), source)
+
+
+def _slots(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
+    cache, starts, fresh = inputs
+    axis, result = int(node.attr("axis", 0)) % cache.ndim, cache.copy()
+    for batch, start in enumerate(starts.reshape(-1).tolist()):
+        rows = wrapped_indices(node, np.arange(fresh.shape[axis]) + start, cache.shape[axis])
+        np.moveaxis(result[batch], axis - 1, 0)[rows] = np.moveaxis(fresh[batch], axis - 1, 0)
+    return [result]
+
+
+def _slots_lower(node: Node, _ctx: LowerContext) -> Work:
+    """New entries alone; nothing else of the result moves, which is the cache."""
+    starts, fresh, target = (Ref.of(tensor) for tensor in (*map(node.required, (1, 2)), node.output))
+    if not fresh.bytes or not target.bytes:
+        return NoTask()
+    run = run_bytes(fresh.shape, int(node.attr("axis", 0)) % len(fresh.shape), fresh.dtype.itemsize)
+    copy = Copy(fresh, target, fresh.bytes, fresh.bytes, run)
+    return MoveWork((copy,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(starts,))
+
+
 def _max_unpool_shape(node: Node, source: Sequence[int]) -> tuple[int, ...]:
     """Spatial sizes that MaxUnpool infers from its attributes: (size - 1) * stride + kernel - pads."""
     kernel = node.attr("kernel_shape", ())
@@ -296,6 +331,16 @@ OPERATORS: tuple[OpDef, ...] = (
         _tensor_scatter_lower,
         most_inputs=3,
         facts=movement(_tensor_links, kept=(0, 1)),
+    ),
+    # CANN's kernel of InplaceScatterUpdate: a cache of keys or values with new ones from an index on
+    OpDef(
+        "Scatter",
+        _slots_infer,
+        _slots,
+        _slots_lower,
+        domain="ascend",
+        most_inputs=3,
+        facts=movement(opaque(), parameters=(1,), kept=(0, 2), indices=(1,)),
     ),
     OpDef(
         "MaxUnpool",

@@ -21,55 +21,60 @@ _WIDE = DType.FLOAT32
 
 def united_work(
     heads: Sequence[EqualHeads],
-    operands: tuple[Ref, Ref, Ref],
-    result: Ref,
+    pairs: Sequence[tuple[int, Ref, Ref]],
+    value: tuple[int, Ref],
     given: Sequence[Ref],
-    sizes: tuple[int, int],
+    results: tuple[Ref, Sequence[Ref]],
+    *,
     decoding: bool,
 ) -> SequenceWork:
     """The work of all heads, one kind after the other.
 
     Args:
         heads: Of queries, or of keys where steps of decoding share them.
-        operands: Query, key and value.
-        result: What is made.
+        pairs: Elements of a query, queries and keys; rotated parts by themselves.
+        value: Elements of a value, and values.
         given: Shift and mask, where there are such.
-        sizes: Elements of a query and of a value.
+        results: What is made, and what else is stored a row.
         decoding: Whether it is a step of decoding.
     """
-    query, key, value = operands
-    size, width = sizes
+    width, values = value
+    result, logs = results
+    query = pairs[0][1]
     kind = query.dtype
     parts: list[Part] = []
     most = max((one.count * one.queries * one.group * one.keys for one in heads), default=1)
     scores = Ref(workspace_of("scores"), (most,), kind, query.format, most * kind.itemsize)
     softmax = ("vmuls", *(["vadd"] if given else []), "vsub", "vexp", "vdiv")
     for one in heads:
-        rows = one.queries * one.group
-        items = one.count * one.keys
+        rows, items = one.queries * one.group, one.count * one.keys
         if decoding:
             steps = make_steps([("vmul", rows), ("vcadd", rows)], kind)
-            reading = (Stream(key), Stream(query, "col"))
-            parts.append(VectorWork(items, size, steps, reading, (Stream(scores, "row"),), reduces="cols"))
-        else:
+            reading = [stream for _, q, k in pairs for stream in (Stream(k), Stream(q, "col"))]
+            size = sum(elements for elements, _, _ in pairs)
             parts.append(
-                CubeWork(rows, size, one.keys, query, key, scores, one.count, transpose_b=True, dtype=kind)
+                VectorWork(items, size, steps, tuple(reading), (Stream(scores, "row"),), reduces="cols")
             )
+        else:
+            parts += [
+                CubeWork(rows, size, one.keys, q, k, scores, one.count, transpose_b=True, dtype=kind)
+                for size, q, k in pairs
+            ]
         parts.append(
             VectorWork(
                 one.count * rows,
                 one.keys,
                 (*make_steps(["vcmax"], kind), *make_steps(softmax, kind), *make_steps(["vcadd"], kind)),
                 (Stream(scores), *(Stream(ref) for ref in given)),
-                (Stream(scores),),
+                (Stream(scores), *(Stream(ref, "row") for ref in logs)),
                 reduces="cols",
                 sweeps=3,
             )
         )
         if decoding:
             steps = make_steps([("vmul", rows), ("vadd", rows)], kind)
-            reading = (Stream(value), Stream(scores, "row"))
-            parts.append(VectorWork(items, width, steps, reading, (Stream(result, "col"),), reduces="rows"))
+            weighted = (Stream(values), Stream(scores, "row"))
+            parts.append(VectorWork(items, width, steps, weighted, (Stream(result, "col"),), reduces="rows"))
         else:
-            parts.append(CubeWork(rows, one.keys, width, scores, value, result, one.count, dtype=kind))
+            parts.append(CubeWork(rows, one.keys, width, scores, values, result, one.count, dtype=kind))
     return SequenceWork(tuple(parts))

@@ -52,6 +52,7 @@ LEAST_KEYS = 512  # of a part
 SHARED_KEYS, PAGED_KEYS = 2048, 1024
 PACKED_ROWS = 512  # of a block of a ragged batch, heads that share keys together
 FEW_COLUMNS = 512
+TILES_IN_L1 = 2  # 128 x 256 of keys or weights, 256 x 128 of values (fia_block_cube_nonquant_gqa.h)
 _WIDE = DType.FLOAT32
 
 
@@ -231,7 +232,8 @@ class _Writer:
             selecting if mask is not None else (),
             masked=mask is not None and (mode < 2 or self.steps_of_decoding),
             trimmed=False,
-            started=True,
+            started=not rope,
+            tiles_in_l1=TILES_IN_L1,
             join=join,
             prologue=before,
             epilogue=after,
@@ -242,16 +244,25 @@ class _Writer:
         node, size, width = self.node, self.sizes.size, self.sizes.width
         assert isinstance(size, int)
         assert isinstance(width, int)
-        refs = [self.keys(port).ref for port in (1, 2)]
+        pairs = [(size, Ref.of(node.required(0)), self.keys(1).ref)]
+        if self.sizes.rope:
+            ports = self.ports
+            rotated = Ref.of(node.required(ports.query_rope)), self.keys(ports.key_rope).ref
+            pairs.append((int(self.sizes.rope), *rotated))
         others = [given(node, port) for port in (self.ports.shift, self.ports.mask)]
         return united_work(
             self.heads,
-            (Ref.of(node.required(0)), refs[0], refs[1]),
-            Ref.of(node.outputs[0]),
+            pairs,
+            (width, self.keys(2).ref),
             [Ref.of(one) for one in others if one is not None],
-            (size + int(self.sizes.rope or 0), width),
-            self.steps_of_decoding,
+            (Ref.of(node.outputs[0]), self._logs()),
+            decoding=self.steps_of_decoding,
         )
+
+    def _logs(self) -> tuple[Ref, ...]:
+        """What is stored a row."""
+        asked = int(self.node.attr("softmax_lse_flag", 0)) and len(self.node.outputs) > 1
+        return (Ref.of(self.node.outputs[1]),) if asked else ()
 
     def _query(self, size: int) -> tuple[Matrix, tuple[Sweep, ...]]:
         """Queries as the Cube takes them, and what makes them so."""
@@ -270,8 +281,7 @@ class _Writer:
         """What becomes of weighted sums, and what joins the parts of cut keys."""
         out = self.queries(self.node.outputs[0], result_layout(self.node), width)
         narrow = () if out.ref.dtype is _WIDE else make_steps(["vconv"], _WIDE)
-        asked = int(self.node.attr("softmax_lse_flag", 0)) and len(self.node.outputs) > 1
-        logs = (Ref.of(self.node.outputs[1]),) if asked else ()
+        logs = self._logs()
         adding, dividing = make_steps(["vmul", "vadd"], _WIDE), make_steps(["vdiv"], _WIDE)
         if self.parts == 1:
             return Join(width, partial, running, out, adding, (*dividing, *narrow), logs), ()
