@@ -365,7 +365,7 @@ def test_teams_that_all_meet_need_whole_ai_cores() -> None:
 
 def test_vector_cores_of_different_ai_cores_make_no_team() -> None:
     """Cores 3 and 5 are held: four vector cores and three cube cores are free, but only one whole AI Core."""
-    held, soon = (copy_block(tiles, core=VECTOR) for tiles in (1500, 1))
+    held, soon = (copy_block(tiles, core=VECTOR) for tiles in (5000, 1))
     holder = task_of((held, 1), (soon, 1), (replace(held), 1), id=1, stream=1)
     cube, vector = Block((mmad(1),), (), (), CUBE), meeting(3)
     cpu = Task(2, "cpu", TaskKind.AI_CPU, stream=2, cpu_us=1)
