@@ -80,7 +80,13 @@ class Fused:
 
 def context(generation: str = "v100", **options: object) -> FusionContext:
     """What rules see of a chip of this generation."""
-    names = {"v100": "Ascend310", "m200": "Ascend310P", "m300": "Ascend310B", "c220": "Ascend910B"}
+    names = {
+        "v100": "Ascend310",
+        "m200": "Ascend310P",
+        "m300": "Ascend310B",
+        "c220": "Ascend910B",
+        "c310": "Ascend910_95",
+    }
     return FusionContext(default_opset(), generation, names[generation], options)
 
 

@@ -149,7 +149,7 @@ LANGUAGE: dict[str, Body] = {
     "SwiGluFusionPass": gate,
     "RotaryPositionEmbeddingFusionPass": rotated,
     "ApplyRotaryPosEmbFusionPass": turned_pair,
-    "RotaryEmbeddingFusionPass": embedded_pair,
+    "RotaryEmbeddingFusionPass": lambda b: embedded_pair(b, flat=True),
     "DecoderAttentionFusionPass": shared_attention,
     "CacheScatterFusionPass": kept_cache,
 }
@@ -158,7 +158,7 @@ LANGUAGE_FORMS: dict[str, tuple[str, Body]] = {
     "RmsNorm with Casts": ("RmsNormFusionPass", lambda b: decomposed_norm(b, "Mul", "power", cast=True)),
     "Swish of halves": ("SwiGluFusionPass", lambda b: gate(b, "swish")),
     "rotary halves by Split": ("RotaryPositionEmbeddingFusionPass", lambda b: rotated(b, slices=False)),
-    "RotaryEmbedding of flat heads": (
+    "RotaryEmbedding of neighbours": (
         "RotaryEmbeddingFusionPass",
         lambda b: embedded_pair(b, flat=True, interleaved=1),
     ),

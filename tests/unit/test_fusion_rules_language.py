@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,8 @@ from tests.support.language_graphs import (
 ROUNDED = 2e-3  # float16
 
 
-def taken(rule: FusionRule, body: Body, error: float = CHANGED_ALGEBRA) -> Fused:
-    result = fused(build(body), rule, generation="c220")
+def taken(rule: FusionRule, body: Body, error: float = CHANGED_ALGEBRA, generation: str = "c220") -> Fused:
+    result = fused(build(body), rule, generation=generation)
     assert result.counts == {rule.name: (1, 1)}, result.reasons
     assert result.error <= error
     return result
@@ -196,7 +197,7 @@ def test_pieces_that_are_no_halves_stay(bounds: Any) -> None:
 @pytest.mark.parametrize("layout", [1, 3, 4])
 @pytest.mark.parametrize("mode", [0, 1])
 def test_queries_and_keys_share_a_kernel(layout: int, mode: int) -> None:
-    result = taken(ApplyRotaryPosEmbFusionPass(), lambda b: turned_pair(b, layout, mode), EXACT)
+    result = taken(ApplyRotaryPosEmbFusionPass(), lambda b: turned_pair(b, layout, mode), EXACT, "c310")
     assert result.operators == {"Neg": 2, "ApplyRotaryPosEmb": 1}
     node = next(node for node in result.graph.nodes if node.op_type == "ApplyRotaryPosEmb")
     assert node.attr("layout") == layout
@@ -208,9 +209,19 @@ def test_queries_and_keys_share_a_kernel(layout: int, mode: int) -> None:
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("places", [True, False])
 def test_caches_by_position_become_angles(flat: bool, interleaved: int, places: bool) -> None:
-    result = taken(RotaryEmbeddingFusionPass(), lambda b: embedded_pair(b, flat, interleaved, places), EXACT)
+    body = partial(embedded_pair, flat=flat, interleaved=interleaved, places=places)
+    result = taken(RotaryEmbeddingFusionPass(), body, EXACT, "c310")
     assert "RotaryEmbedding" not in result.operators
     assert result.operators["ApplyRotaryPosEmb"] == 1
+
+
+def test_heads_before_positions_are_not_for_every_chip() -> None:
+    reason = "the kernel wants positions before heads on this chip"
+    assert refused(ApplyRotaryPosEmbFusionPass(), lambda b: turned_pair(b, layout=3)) == reason
+    assert refused(RotaryEmbeddingFusionPass(), embedded_pair) == reason
+    for layout in (1, 4):
+        taken(ApplyRotaryPosEmbFusionPass(), partial(turned_pair, layout=layout), EXACT)
+    taken(RotaryEmbeddingFusionPass(), partial(embedded_pair, flat=True), EXACT)
 
 
 def test_pairs_wait_for_nobody_behind_them() -> None:

@@ -165,11 +165,21 @@ class _PairRule(FusionRule):
             or not_static(tensors)
             or no_real(query.required(0), key.required(0), query.required(1), query.required(2))
             or self.refusal(query, key)
+            or self.layout_refusal(query, key, context)
             or closes_cycle(match, [query.required(0), key.required(0)])
         )
 
     def refusal(self, query: Node, key: Node) -> str | None:
         """Why two operators do not fit into one kernel."""
+        raise NotImplementedError
+
+    def layout_refusal(self, query: Node, key: Node, context: FusionContext) -> str | None:
+        """Heads before positions are for chips with c310 cores (ops-transformer, README of the kernel)."""
+        taken = context.generation == "c310" or self.layout(query, key) != _BNSD
+        return None if taken else "the kernel wants positions before heads on this chip"
+
+    def layout(self, query: Node, key: Node) -> int | None:
+        """How the tensors lie."""
         raise NotImplementedError
 
 
@@ -188,6 +198,10 @@ class ApplyRotaryPosEmbFusionPass(_PairRule):
     def refusal(self, query: Node, key: Node) -> str | None:
         """Heads may differ in number, all else is the same."""
         return None if _layout(query, key) is not None else "they differ in more than the number of heads"
+
+    def layout(self, query: Node, key: Node) -> int | None:
+        """By the axis along which angles are the same."""
+        return _layout(query, key)
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         query, key = match.nodes["query"], match.nodes["key"]
@@ -247,6 +261,10 @@ class RotaryEmbeddingFusionPass(_PairRule):
             return "caches are not those of half a head"
         wanted = 2 if query.input(3) is not None else 3
         return None if len(caches) == wanted else "caches have another rank"
+
+    def layout(self, query: Node, key: Node) -> int | None:
+        """Flat heads lie behind positions."""
+        return _BSND if _rank(query) == 3 else _BNSD
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
         query, key = match.nodes["query"], match.nodes["key"]
