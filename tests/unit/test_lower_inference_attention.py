@@ -11,7 +11,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.isa.checks import check_program
 from ascendsim.isa.hazards import check_hazards
-from ascendsim.isa.instructions import Mmad
+from ascendsim.isa.instructions import Buffer, Mmad, Move
 from ascendsim.isa.program import CoreKind, Program
 from ascendsim.isa.walk import static, times
 from ascendsim.soc import load
@@ -221,3 +221,31 @@ def test_chips_of_one_kind_of_core_decode_by_vectors() -> None:
     assert _moved(step, "k") == _moved(step, "v") == 4 * 2 * 1024 * 256
     options = {"num_heads": 8, "num_key_value_heads": 8, "input_layout": "BSND"}
     assert products(_program((1, 256, 8, 128), (1, 256, 8, 128), soc="Ascend310P3", **options)) > 1
+
+
+def test_rows_of_long_heads_come_in_bursts_of_two_tiles() -> None:
+    for size, burst in ((64, 128), (128, 256), (256, 512), (512, 512)):
+        (task,) = _step(24, 1, 1024, size=size).tasks
+        bodies = [static(group.block.body) for group in task.groups if group.block.core is CoreKind.CUBE]
+        moves = [item for body in bodies for item, _ in body if isinstance(item, Move)]
+        reads = {item.burst_bytes for item in moves if item.src.buffer is Buffer.GM and item.src.name == "k"}
+        assert max(reads) in (burst, 128 * burst), size  # rows without gaps are one burst
+
+
+def test_equal_shapes_with_other_lengths_are_other_programs() -> None:
+    """Twenty sequences: more lengths than `lower` may read of ordinary constants."""
+    b = asim.GraphBuilder()
+    q, k, v = (
+        b.input(name, (20, 4, length, 64), HALF) for name, length in (("q", 1), ("k", 2048), ("v", 2048))
+    )
+    options = {"num_heads": 4, "num_key_value_heads": 4, "input_layout": "BNSD"}
+    for number, last in enumerate((2048, 16, 2048)):
+        lengths = b.constant(np.array([*[2048] * 19, last]), f"lengths{number}")
+        given = (q, k, v, None, None, None, lengths)
+        b.output(
+            b.ops("FusedInferAttentionScore", *given, outputs=1, domain="ascend", **options)[0], f"y{number}"
+        )
+    tasks = asim.compile(b.build(), SOC).program.tasks
+    moved = [sum(access.moved_bytes for access in task.accesses if access.region == "k") for task in tasks]
+    whole = 20 * 4 * 2048 * 128
+    assert moved == [whole, whole - 4 * 2032 * 128, whole]

@@ -159,3 +159,18 @@ def test_what_has_no_form_is_refused(op_type: str, given: Any, options: Any, mes
     more = {"num_heads": HEADS} | ({"kv_num_heads": SHARED} if op_type[0] == "G" else {}) | options
     with pytest.raises(GraphError, match=message):
         load_onnx(_model(op_type, given, {"y": None}, **more), opset=default_opset())
+
+
+@pytest.mark.parametrize(("past", "total", "kept"), [(16, 12, True), (9, 10, False)])
+def test_a_constant_total_says_whether_a_cache_keeps_its_size(past: int, total: int, kept: bool) -> None:
+    given = _grouped(1, past, total=total)
+    proto = _model("GroupQueryAttention", given, dict.fromkeys(("y", "key", "value")), num_heads=HEADS)
+    proto.graph.node[0].attribute.append(onnx.helper.make_attribute("kv_num_heads", SHARED))
+    inputs = [value for value in proto.graph.input if value.name != "in6"]
+    del proto.graph.input[:]
+    proto.graph.input.extend(inputs)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(given[6], "in6"))
+    graph = load_onnx(proto, opset=default_opset())
+    kinds = {node.op_type for node in graph.nodes}
+    assert ("TensorScatter" in kinds, "Concat" in kinds) == (kept, not kept)
+    assert graph.outputs[1].shape == (BATCH, SHARED, past if kept else total, SIZE)
