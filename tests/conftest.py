@@ -34,9 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Takes modules and tests, which stay to the end, out of every later garbage collection."""
+    """Takes modules and tests, which stay to the end, out of later garbage collections, and has fewer."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -80,6 +81,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         request.node.add_report_section("call", _RENEWED, difference)
 
     return compare
+
+
+@pytest.fixture
+def untimed_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles with the closed form's tiles, as `options={"tiling": "closed_form"}` does: for tests to which
+    tiles do not matter, since running the best few on the machine is half of a compilation.
+    """
+    monkeypatch.setattr("ascendsim.compiler.pipeline.tilings_of", lambda soc, options: None)
 
 
 @pytest.fixture(scope="session")

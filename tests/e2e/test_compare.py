@@ -12,6 +12,8 @@ from ascendsim.cli.main import main
 from ascendsim.compiler.fusion import fusion_levels
 from ascendsim.models.seed_examples import matmul_bias_relu
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 @pytest.fixture
 def lenet(models_dir: Path) -> str:

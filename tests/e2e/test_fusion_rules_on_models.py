@@ -18,6 +18,8 @@ from ascendsim.passes.fusion.switches import Switches
 from tests.support.fusing import CHANGED_ALGEBRA, Fused, context, fused
 from tests.support.gate import every
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 MODELS = Path("tests/data/models")
 QUICK = ("lenet5", "squeezenet1_1", "ghostnet")
 PREFIXES = ("batchnorm_", "concat_", "conv_", "fixpipe_", "pad_", "pool_", "quant_", "split_")

@@ -18,6 +18,8 @@ from ascendsim.ops import default_opset
 from tests.support.evaluate import evaluate
 from tests.support.node_suite import all_cases, evaluate_case
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 QUICK = ("lenet5", "bert_tiny_s64_traced", "lstm_lm", "squeezenet1_1")
 MODELS = sorted(path.stem for path in (Path(__file__).parents[1] / "data" / "models").glob("*.onnx"))
 

@@ -21,6 +21,8 @@ from ascendsim.opset import OpDef
 from ascendsim.profiling import kind_of
 from tests.support.recipes import FILES, model_file
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 
 

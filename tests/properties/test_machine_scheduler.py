@@ -11,6 +11,7 @@ from ascendsim.isa.instructions import Mmad
 from ascendsim.isa.program import Block, CoreKind, Program, Task, TaskKind
 from ascendsim.machine import Statistics, run
 from ascendsim.soc.spec import SocSpec
+from tests.support.gate import in_turn
 from tests.support.reference_scheduler import TickByTick
 from tests.support.toy_machine import add, block, mmad
 from tests.support.toy_programs import program_of, task_of
@@ -81,8 +82,7 @@ def random_program(random: Random, soc: SocSpec, streams: int) -> Program:
     return program_of(*tasks, mode=mode)
 
 
-@pytest.mark.parametrize("streams", [1, 2, 3])
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize(("chunk", "streams"), in_turn(range(3), [1, 2, 3]))
 def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams: int) -> None:
     ties = replayed = 0
     for seed in range(chunk * 100, (chunk + 1) * 100):

@@ -11,6 +11,8 @@ import pytest
 from ascendsim.cli.main import main
 from ascendsim.profiling.comparison import comparison_table
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 TEXT = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
 
 

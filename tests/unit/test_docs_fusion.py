@@ -11,6 +11,8 @@ import pytest
 from ascendsim.cli.main import main
 from ascendsim.passes.fusion.switch_file import read_switch_file
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "fusion.md").read_text(encoding="utf-8")
 

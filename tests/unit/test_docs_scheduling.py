@@ -13,6 +13,8 @@ from ascendsim.graph.sorting import MODES as SORTING_MODES
 from ascendsim.isa.program import MODES
 from ascendsim.lower.streams import PARALLEL_MODES
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("scheduling", "memory", "file_format")
 

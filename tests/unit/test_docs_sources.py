@@ -16,6 +16,8 @@ from ascendsim.graph.ir import Tensor
 from tests.support.fusing import build, random
 from tests.support.pictures import folder_of
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
 

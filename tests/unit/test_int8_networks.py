@@ -16,6 +16,8 @@ import ascendsim as asim
 from tests.support.gate import every, in_turn
 from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, steps_apart
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 pytest.importorskip("onnxruntime")
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 QUICK = ("mobilenet_v1",)

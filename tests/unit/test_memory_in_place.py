@@ -11,6 +11,8 @@ import ascendsim as asim
 from ascendsim.isa.program import Program
 from tests.support.in_place import overwritten_reads
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def in_place(program: Program) -> dict[str, str]:
     return {

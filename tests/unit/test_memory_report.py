@@ -10,6 +10,8 @@ import pytest
 import ascendsim as asim
 from ascendsim.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 NETWORKS = sorted(path.stem for path in Path("tests/data/models").glob("*.onnx"))
 
 

@@ -21,6 +21,7 @@ from ascendsim.plot.palette import KIND_COLOURS, ink_on
 from ascendsim.profiling import KINDS, op_summary
 from ascendsim.profiling.metrics import PIPE_NAMES
 from ascendsim.profiling.phases import launch_ticks
+from tests.support.gate import case
 from tests.support.synthetic_run import synthetic_run
 
 
@@ -131,7 +132,9 @@ def overlaps(display):
     return found
 
 
-@pytest.mark.parametrize(("count", "split"), [(1, False), (5, True), (60, False), (500, True)])
+@pytest.mark.parametrize(
+    ("count", "split"), [(1, False), case(5, True, quick=False), case(60, False, quick=False), (500, True)]
+)
 def test_texts_never_overlap(count, split):
     assert overlaps(plot_timeline(synthetic_run(count, split=split))) == []
 

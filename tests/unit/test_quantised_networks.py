@@ -23,6 +23,8 @@ from tests.support.quantised import (
     with_bytes,
 )
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 pytest.importorskip("onnxruntime")
 
 

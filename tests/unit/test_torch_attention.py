@@ -13,7 +13,7 @@ from ascendsim.core.errors import AscendSimError, InputError
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 functional = torch.nn.functional
 
 

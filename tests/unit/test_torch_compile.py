@@ -22,7 +22,7 @@ from ascendsim.frontends.torch import dynamo  # noqa: E402
 from tests.support.torch_compiled import compiled, fresh  # noqa: E402, F401
 from tests.support.torch_networks import network  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 
 
 def trained(module, function, x, target, steps):

@@ -18,7 +18,7 @@ from torch import nn  # noqa: E402
 from tests.support.torch_compiled import compiled, fresh  # noqa: E402, F401
 from tests.support.torch_networks import network  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 # Rounding grows by about as much a step as the loss falls; plain descent keeps it small.
 DRIFT = 2e-5
 

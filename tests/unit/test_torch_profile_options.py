@@ -15,7 +15,7 @@ torch = torch_or_skip()
 
 from torch import nn  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 CPU, NPU = asim.torch.ProfilerActivity.CPU, asim.torch.ProfilerActivity.NPU
 
 
