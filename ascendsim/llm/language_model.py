@@ -33,6 +33,9 @@ from ascendsim.soc.loading import load as load_soc
 
 Chip = str | PathLike[str] | SocSpec
 Mode = Literal["graph", "eager"]
+EAGER_US = 39.6
+"""Time in which PyTorch 2.7 hands a kernel over: a transformer layer of 26 operators takes 1028.7 us on
+Ascend910B2 at a size at which the device waits for the host."""
 _CHUNK = 4096  # new tokens of the step whose workspace counts: what stacks prefill at once
 
 
@@ -143,10 +146,20 @@ class LanguageModel:
             soc, batch, queries, context, mode: As for `chunk`.
         """
         schedule = "sink" if mode == "graph" else "eager"
+        changed = {"launch.eager_launch_us": EAGER_US} if mode == "eager" else None
         made = self.graph(soc, batch, queries, context)
         with warnings.catch_warnings():  # what fits is looked at before, with caches counted once
             warnings.simplefilter("ignore", OptionWarning)
-            return compile(made, soc, precision_mode="must_keep_origin_dtype", schedule=schedule)
+            return compile(
+                made,
+                soc,
+                set=changed,
+                precision_mode="must_keep_origin_dtype",
+                schedule=schedule,
+                options={
+                    "open_shape_kernels": "always"
+                },  # captured graphs call the kernels that are installed
+            )
 
     @checked()
     def memory(self, soc: Chip) -> Memory:
@@ -267,6 +280,7 @@ def model(
     cards: int = 1,
     *,
     expert_parallel: bool = False,
+    data_parallel: bool = False,
     weights: str | PathLike[str] | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> LanguageModel:
@@ -278,6 +292,8 @@ def model(
             weights in groups of 128).
         cards: That share each layer (tensor parallel). Of packages with two dies, dies.
         expert_parallel: Whether cards share whole experts of a mixture, else the inner width of each.
+        data_parallel: Whether each card has sequences of its own (`batch` is that of one card), and the cards
+            share whole experts only, with an all-to-all in front of them and behind.
         weights: Values, which timing does not need: "random", a file or folder of safetensors, or arrays by
             transformers' names.
         seed: Of random ones.
@@ -287,7 +303,7 @@ def model(
     """
     facts = architecture(source)
     form = format_named(dtype)
-    shard = Shard.of(facts, cards, expert_parallel)
+    shard = Shard.of(facts, cards, expert_parallel, data_parallel)
     if form.weight_bits == 4:
         _check_groups(facts, shard)
     return LanguageModel(facts, form, shard, _weights(weights, facts, seed))
