@@ -24,6 +24,7 @@ from ascendsim.llm.decoder import step_graph
 from ascendsim.llm.layers import Step, Tokens
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
+from ascendsim.llm.repeat import repeated_us
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import NumberFormat, format_named, on_chip
@@ -137,17 +138,37 @@ class LanguageModel:
         return step_graph(step, layers)
 
     @checked()
+    def duration_us(self, soc: Chip, batch: int, queries: int, context: int, mode: Mode = "graph") -> float:
+        """The time of a step from a few of its layers, which is that of all; memory is not looked at.
+
+        Args:
+            soc, batch, queries, context, mode: As for `chunk`.
+        """
+
+        def layers_us(layers: int) -> float:
+            return simulate(self.compiled(soc, batch, queries, context, mode, layers=layers)).duration_us
+
+        return repeated_us(self.architecture, layers_us)
+
+    @checked()
     def compiled(
-        self, soc: Chip, batch: int, queries: int, context: int, mode: Mode = "graph"
+        self,
+        soc: Chip,
+        batch: int,
+        queries: int,
+        context: int,
+        mode: Mode = "graph",
+        layers: int | None = None,
     ) -> CompiledModel:
         """The program of a step, memory not looked at.
 
         Args:
             soc, batch, queries, context, mode: As for `chunk`.
+            layers: The first so many only.
         """
         schedule = "sink" if mode == "graph" else "eager"
         changed = {"launch.eager_launch_us": EAGER_US} if mode == "eager" else None
-        made = self.graph(soc, batch, queries, context)
+        made = self.graph(soc, batch, queries, context, layers)
         with warnings.catch_warnings():  # what fits is looked at before, with caches counted once
             warnings.simplefilter("ignore", OptionWarning)
             return compile(

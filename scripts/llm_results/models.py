@@ -39,7 +39,7 @@ def step(
     **how: Any,
 ) -> float:
     """Milliseconds of a decode step."""
-    return (model(name, **how).step(chip, batch, context, mode).duration_us + overhead) / 1e3
+    return (model(name, **how).duration_us(chip, batch, 1, context, mode) + overhead) / 1e3
 
 
 def rate(name: str, chip: str, batch: int = 1, context: int = UNKNOWN, **how: Any) -> float:
@@ -49,7 +49,7 @@ def rate(name: str, chip: str, batch: int = 1, context: int = UNKNOWN, **how: An
 
 def prompt(name: str, chip: str, length: int, batch: int = 1, mode: str = "graph", **how: Any) -> float:
     """Milliseconds of a prefill."""
-    return model(name, **how).prefill(chip, batch, length, mode).duration_us / 1e3
+    return model(name, **how).duration_us(chip, batch, length, length, mode) / 1e3
 
 
 def prompt_rate(name: str, chip: str, length: int, **how: Any) -> float:

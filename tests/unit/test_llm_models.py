@@ -11,6 +11,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.errors import InputError
 from ascendsim.llm.config import architecture
+from ascendsim.llm.repeat import period
 from ascendsim.llm.sharding import Shard
 
 TINY: dict[str, Any] = {
@@ -153,6 +154,32 @@ def test_a_layer_more_takes_as_long_as_the_one_before() -> None:
     ]
     assert times[2] - times[1] == times[1] - times[0]
     assert times[3] - times[2] == 4 * (times[2] - times[1])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": 9},
+        {
+            "model_type": "gemma3_text",
+            "sliding_window": 128,
+            "sliding_window_pattern": 3,
+            "num_hidden_layers": 14,
+        },
+    ],
+)
+def test_a_few_layers_say_the_time_of_all(changes: dict[str, Any]) -> None:
+    model = asim.llm.model(tiny(**changes))
+    for queries, context in ((1, 512), (64, 64)):
+        whole = asim.simulate(model.compiled(CHIP, 2, queries, context)).duration_us
+        assert model.duration_us(CHIP, 2, queries, context) == pytest.approx(whole, rel=1e-9)
+
+
+def test_periods_of_layers() -> None:
+    periods = {
+        name: period(architecture(name)) for name in ("qwen3-8b", "gemma-3-4b", "gemma-2-9b", "deepseek-v3")
+    }
+    assert periods == {"qwen3-8b": 1, "gemma-3-4b": 6, "gemma-2-9b": 2, "deepseek-v3": 1}
 
 
 def test_several_cards_meet_in_every_layer() -> None:
