@@ -81,6 +81,10 @@ def _page(rows: Sequence[Row], found: Found) -> Iterator[str]:
         yield from (_line(row, found[row["id"]]) for row in own)
     yield "\n## Layer of Qwen3-32B on 16 dies, kernel by kernel\n"
     yield from _layer(found)
+    yield "\n## A token of Qwen3-8B on one die, kernel by kernel\n"
+    yield from _token(next(row for row in rows if row["id"] == "L001"))
+    yield "\n## Before and after\n"
+    yield from _progress(found)
     yield "\n## Not expressed\n"
     yield "| id | what | why |"
     yield "|---|---|---|"
@@ -174,6 +178,44 @@ def _layer(found: Found) -> Iterator[str]:
         totals[1] += calls * value
         yield f"| {name} | {calls} | {us} | {value:.1f} | {calls * (value - us):+.1f} |"
     yield f"| in all |  | {totals[0]:.1f} | {totals[1]:.1f} | {totals[1] - totals[0]:+.1f} |"
+
+
+def _token(row: Row) -> Iterator[str]:
+    """Where the simulated time of the step goes; of the measured one only the sum is published."""
+    step = models.model("qwen3-8b").step(models.A3, 1, 640)
+    spent: dict[str, list[float]] = {}
+    for view in step.profile.tasks:
+        name = "lm_head" if view.task.name == "lm_head" else view.op_type
+        spent.setdefault(name, []).append(step.trace.us(view.duration))
+    yield "| kernel | calls | one (us) | in all (ms) |"
+    yield "|---|---|---|---|"
+    for name, own in sorted(spent.items(), key=lambda item: -sum(item[1])):
+        yield f"| {name} | {len(own)} | {statistics.mean(own):.1f} | {sum(own) / 1e3:.2f} |"
+    gaps = step.duration_us - sum(map(sum, spent.values()))
+    yield f"| between kernels |  |  | {gaps / 1e3:.2f} |"
+    yield f"| simulated in all |  |  | {step.duration_us / 1e3:.2f} |"
+    yield f"| measured in all |  |  | {float(row['value']):.2f} |"
+
+
+def _progress(found: Found) -> Iterator[str]:
+    """What these kernels took before they were kernels of their own (a67e986), on their rows."""
+    before = {
+        "L115": ("one row times (9496, 5120)", "GEMV as fast as the memory", 73.6, "91.8"),
+        "L117": (
+            "causal attention of 24,624 tokens in 7 sequences",
+            "9 to 15 tasks that store the scores",
+            5430,
+            "",
+        ),
+        "L130": ("sum and norm of (16, 5120)", "two tasks", 12.0, "5.3"),
+        "L104": ("norm of (136, 5120) in a network", "a kernel that is always warm", 8.7, "21.7"),
+    }
+    yield "| id | what | before | then (us) | measured (us) | now (us) |"
+    yield "|---|---|---|---|---|---|"
+    for row, (what, how, us, measured) in before.items():
+        now = found.get(row)
+        if isinstance(now, float):
+            yield f"| of {row} | {what} | {how} | {us} | {measured} | {number(now)} |"
 
 
 if __name__ == "__main__":

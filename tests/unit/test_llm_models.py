@@ -194,6 +194,33 @@ def test_several_cards_meet_in_every_layer() -> None:
     assert len(alone) == len(asim.llm.model(TINY).step(CHIP, 4, 512).trace.tasks) + 1  # logits change places
 
 
+def test_few_bits_take_less_memory_and_time() -> None:
+    wide = tiny(hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=16)
+    models = [asim.llm.model(wide, dtype) for dtype in ("bf16", "w8a8", "w4a16")]
+    weights = [
+        model.memory(CHIP).weights - 2 * 1000 * 2048 * 2 for model in models
+    ]  # tables stay in bfloat16
+    assert weights[1] == pytest.approx(weights[0] / 2, rel=0.01)
+    assert weights[2] == pytest.approx(weights[0] / 4 * (1 + 4 / 128), rel=0.01)
+    steps = [model.step(CHIP) for model in models]
+    assert steps[1].duration_us < steps[0].duration_us
+    kernels = [{row["OP Type"] for row in step.op_statistic().records()} for step in steps]
+    assert {"DynamicQuant", "QuantBatchMatmulV3"} <= kernels[1]
+    assert "WeightQuantBatchMatmulV2" in kernels[2]
+
+
+def test_experts_meet_all_to_all_where_cards_have_their_own_sequences() -> None:
+    changes = {"model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 2, "head_dim": 32}
+    config = tiny(**changes, moe_intermediate_size=64)
+    apart = asim.llm.model(config, cards=4, expert_parallel=True, data_parallel=True).step(CHIP, 2, 256)
+    together = asim.llm.model(config, cards=4, expert_parallel=True).step(CHIP, 8, 256)
+    counts = [[row["OP Type"] for row in one.op_summary().records()] for one in (apart, together)]
+    assert [own.count("HcomAllToAll") for own in counts] == [2 * 3, 0]
+    assert [own.count("HcomAllReduce") for own in counts] == [0, 1 + 2 * 3]
+    with pytest.raises(InputError, match=r"data_parallel must divide num_experts of .* \(16\)"):
+        asim.llm.model(config, cards=3, data_parallel=True)
+
+
 def test_eager_steps_wait_for_the_host() -> None:
     model = asim.llm.model(TINY)
     graph, eager = (model.step(CHIP, 1, 256, mode) for mode in ("graph", "eager"))
