@@ -21,6 +21,7 @@ from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.graph.ir import Graph
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
+from ascendsim.llm.generating import generate
 from ascendsim.llm.layers import Step, Tokens
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
@@ -264,8 +265,6 @@ class LanguageModel:
             InputError: If the model has no values, is spread over cards, or has a part without values; if a
                 token is not in the vocabulary.
         """
-        from ascendsim.llm.generating import generate
-
         model, lacking = self.architecture, ""
         if type(self.weights) is Weights:
             raise InputError(
@@ -284,7 +283,11 @@ class LanguageModel:
                 f"model {self.name}",
                 f"has {lacking}, which {'is' if lacking[0] != 'm' else 'are'} for timing",
             )
-        return generate(self, soc, prompt, count, values)
+
+        def step(queries: int, context: int) -> CompiledModel:
+            return self.compiled(soc, 1, queries, context)
+
+        return generate(step, model.vocabulary, prompt, count, values)
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name!r}, {self.form.name}, cards={self.cards})"
