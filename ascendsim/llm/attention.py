@@ -29,7 +29,9 @@ def attention(step: Step, layer: int, x: Tensor, angles: Angles | None) -> Tenso
     b, model = step.builder, step.model
     whole, head = model.heads_of(layer)
     heads, shared = step.shard.heads, step.shard.kv_heads(whole)
-    sizes = [heads * head, shared * head, shared * head]
+    sizes = [heads * head, shared * head]
+    if not (model.global_keys_as_values and model.is_global(layer)):
+        sizes.append(shared * head)
     packed = step.product(x, "self_attn.qkv_proj", sum(sizes), bias=model.qkv_bias)
     query, key, value = _split(step, packed, sizes, head, angles)
     window = 0 if model.is_global(layer) else model.window
@@ -49,16 +51,15 @@ def _split(
     b, model, rows = step.builder, step.model, step.tokens.rows
     counts = [size // head for size in sizes]
     whole = angles is not None and angles.size == head and not model.interleaved
-    if model.head_norm and whole:
+    if model.head_norm and whole and len(sizes) == 3:
         parts = _split_and_turned(step, packed, sizes, head, angles)
         query, key, value = (
             b.op("Reshape", *pair) for pair in zip(parts, _shapes(rows, counts, head), strict=True)
         )
         return query, key, value
-    parts = b.ops("Split", packed, sizes, axis=-1, outputs=3, name="self_attn/split")
-    query, key, value = (
-        b.op("Reshape", *pair) for pair in zip(parts, _shapes(rows, counts, head), strict=True)
-    )
+    parts = b.ops("Split", packed, sizes, axis=-1, outputs=len(sizes), name="self_attn/split")
+    made = [b.op("Reshape", *pair) for pair in zip(parts, _shapes(rows, counts, head), strict=True)]
+    query, key, value = made[0], made[1], made[-1]
     if model.head_norm:
         query, key = step.norm(query, "self_attn.q_norm"), step.norm(key, "self_attn.k_norm")
     if angles is None:

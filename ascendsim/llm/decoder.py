@@ -65,9 +65,10 @@ def _all_angles(step: Step) -> dict[bool, Angles | None]:
     for whole in kinds:
         base = model.theta if whole or not model.local_theta else model.local_theta
         size = model.global_head if whole and model.global_head else model.head
+        part = model.global_rotary if whole and model.global_rotary else model.rotary
         if model.latent is not None:
             size = model.latent.rotary
-        made[whole] = _angles(step, positions, base, int(size * model.rotary))
+        made[whole] = _angles(step, positions, base, int(size * part))
     return made
 
 
@@ -145,7 +146,7 @@ def _predict(step: Step, table: Tensor, x: Tensor) -> None:
         logits = step.product(x, "lm_head", shard.vocabulary, plain=True)
     if model.logit_cap:
         logits = step.capped(logits, model.logit_cap, "logit_cap")
-    if shard.cards > 1:
+    if shard.cards > 1 and shard.split:
         parts = step.all_gather(logits, "lm_head/all_gather")
         parts = b.op("Reshape", parts, [shard.cards, tokens.batch, shard.vocabulary])
         parts = b.op("Transpose", parts, perm=[1, 0, 2], name="lm_head/transpose")

@@ -33,7 +33,12 @@ def mixture(step: Step, own: Experts, x: Tensor) -> Tensor:
         active_num=rows * own.active,
         expert_num=own.count,
     )[:2]
+    apart = not step.shard.split and step.shard.cards > 1
+    if apart:  # tokens go to the cards that have their experts, and come back
+        spread = step.all_to_all(spread, "mlp/dispatch")
     made = _grouped(step, own, spread)
+    if apart:
+        made = step.all_to_all(made, "mlp/combine")
     made = b.op(
         "MoeFinalizeRoutingV2",
         *(made, places, None, None, None, gate, choices),
@@ -66,8 +71,9 @@ def _grouped(step: Step, own: Experts, spread: Tensor) -> Tensor:
     """
     b, shard, hidden = step.builder, step.shard, step.model.hidden
     pairs = step.tokens.rows * own.active
-    met = max(1, round(reached(own, step.tokens.rows) * shard.experts / own.count))
-    each = max(1, -(-pairs * shard.experts // (own.count * met)))
+    tokens = step.tokens.rows * (1 if shard.split else shard.cards)  # of all cards that send some here
+    met = max(1, round(reached(own, tokens) * shard.experts / own.count))
+    each = max(1, -(-tokens * own.active * shard.experts // (own.count * met)))
     order = b.constant(np.arange(met * each) % pairs, "mlp/order")
     parts = b.op("Reshape", b.op("Gather", spread, order, axis=0, name="mlp/rows"), [met, each, hidden])
     inner = shard.expert_inner

@@ -155,6 +155,10 @@ def _gemma4(config: Config) -> Facts:
         "scale": 1.0,
         "global_head": config.get("global_head_dim", 512),
         "global_kv_heads": config.get("num_global_key_value_heads") or 0,
+        "global_rotary": (config.get("rope_parameters") or {})
+        .get("full_attention", {})
+        .get("partial_rotary_factor", 0.25),
+        "global_keys_as_values": bool(config.get("attention_k_eq_v", False)),
         "logit_cap": config.get("final_logit_softcapping") or 0.0,
     }
     if config.get("enable_moe_block"):
@@ -181,6 +185,32 @@ def _deepseek(config: Config) -> Facts:
         "experts": _experts(config, "n_routed_experts", shared * config["moe_intermediate_size"])
         if mixture
         else None,
+    }
+
+
+def _longcat(config: Config) -> Facts:
+    """Two rounds of attention and network a layer, and one mixture, beside the second network.
+
+    Some of the experts of the gate do nothing (`zero_expert_num`): so many fewer work for a token.
+    """
+    rotary, plain = config["qk_rope_head_dim"], config["qk_nope_head_dim"]
+    count, idle = config["n_routed_experts"], config.get("zero_expert_num", 0)
+    active = max(1, round(config["moe_topk"] * count / (count + idle)))
+    own = Latent(config["q_lora_rank"] or 0, config["kv_lora_rank"], rotary, plain, config["v_head_dim"])
+    return {
+        "layers": 2 * config["num_layers"],
+        "inner": config["ffn_hidden_size"],
+        "kv_heads": 1,
+        "head": rotary + plain,
+        "interleaved": True,
+        "latent": own,
+        "experts": Experts(
+            count,
+            active,
+            config["expert_ffn_hidden_size"],
+            every=2,
+            parallel_width=config["ffn_hidden_size"],
+        ),
     }
 
 
@@ -214,6 +244,7 @@ FAMILIES: dict[str, Callable[[Config], Facts]] = {
     "internlm2": _internlm2,
     "internlm3": _internlm3,
     "llama": _llama,
+    "longcat_flash": _longcat,
     "mistral": _mistral,
     "qwen2": _qwen2,
     "qwen2_5_vl": _qwen2,

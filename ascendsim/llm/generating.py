@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 
 from ascendsim.api.running import run
+from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph
 from ascendsim.llm.layers import BLOCK
-
-if TYPE_CHECKING:
-    from ascendsim.llm.language_model import Chip, LanguageModel
 
 NEW = "_new"  # behind the name of a pool that a step has written
 
 
 def generate(
-    model: LanguageModel, soc: Chip, prompt: Sequence[int], count: int, values: Literal["device", "float32"]
+    step: Callable[[int, int], CompiledModel],
+    vocabulary: int,
+    prompt: Sequence[int],
+    count: int,
+    values: Literal["device", "float32"],
 ) -> list[int]:
-    """The likeliest tokens behind a prompt; see `LanguageModel.generate`."""
-    vocabulary = model.architecture.vocabulary
+    """The likeliest tokens behind a prompt.
+
+    Args:
+        step: The program of a step, by its new tokens and all tokens after it.
+        vocabulary: Tokens that there are.
+        prompt, count, values: As for `LanguageModel.generate`.
+
+    Raises:
+        InputError: If a token is not in the vocabulary.
+    """
     if not prompt or not all(0 <= token < vocabulary for token in prompt):
         raise InputError(
             "argument prompt", f"must be one or more tokens below {vocabulary}", repr(prompt)[:40]
@@ -31,7 +41,7 @@ def generate(
     found: list[int] = []
     fresh, context = list(prompt), len(prompt)
     for _ in range(count):
-        compiled = model.compiled(soc, 1, len(fresh), context)
+        compiled = step(len(fresh), context)
         given = {name: _grown(pools.get(name), compiled.source, name) for name in _pools(compiled.source)}
         places = np.arange(context - len(fresh), context)
         given |= {"input_ids": np.array(fresh), "slots": places}

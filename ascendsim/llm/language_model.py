@@ -21,9 +21,11 @@ from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.graph.ir import Graph
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
+from ascendsim.llm.generating import generate
 from ascendsim.llm.layers import Step, Tokens
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
+from ascendsim.llm.repeat import repeated_us
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import NumberFormat, format_named, on_chip
@@ -33,6 +35,9 @@ from ascendsim.soc.loading import load as load_soc
 
 Chip = str | PathLike[str] | SocSpec
 Mode = Literal["graph", "eager"]
+EAGER_US = 39.6
+"""Time in which PyTorch 2.7 hands a kernel over: a transformer layer of 26 operators takes 1028.7 us on
+Ascend910B2 at a size at which the device waits for the host."""
 _CHUNK = 4096  # new tokens of the step whose workspace counts: what stacks prefill at once
 
 
@@ -134,19 +139,49 @@ class LanguageModel:
         return step_graph(step, layers)
 
     @checked()
+    def duration_us(self, soc: Chip, batch: int, queries: int, context: int, mode: Mode = "graph") -> float:
+        """The time of a step from a few of its layers, which is that of all; memory is not looked at.
+
+        Args:
+            soc, batch, queries, context, mode: As for `chunk`.
+        """
+
+        def layers_us(layers: int) -> float:
+            return simulate(self.compiled(soc, batch, queries, context, mode, layers=layers)).duration_us
+
+        return repeated_us(self.architecture, layers_us)
+
+    @checked()
     def compiled(
-        self, soc: Chip, batch: int, queries: int, context: int, mode: Mode = "graph"
+        self,
+        soc: Chip,
+        batch: int,
+        queries: int,
+        context: int,
+        mode: Mode = "graph",
+        layers: int | None = None,
     ) -> CompiledModel:
         """The program of a step, memory not looked at.
 
         Args:
             soc, batch, queries, context, mode: As for `chunk`.
+            layers: The first so many only.
         """
         schedule = "sink" if mode == "graph" else "eager"
-        made = self.graph(soc, batch, queries, context)
+        changed = {"launch.eager_launch_us": EAGER_US} if mode == "eager" else None
+        made = self.graph(soc, batch, queries, context, layers)
         with warnings.catch_warnings():  # what fits is looked at before, with caches counted once
             warnings.simplefilter("ignore", OptionWarning)
-            return compile(made, soc, precision_mode="must_keep_origin_dtype", schedule=schedule)
+            return compile(
+                made,
+                soc,
+                set=changed,
+                precision_mode="must_keep_origin_dtype",
+                schedule=schedule,
+                options={
+                    "open_shape_kernels": "always"
+                },  # captured graphs call the kernels that are installed
+            )
 
     @checked()
     def memory(self, soc: Chip) -> Memory:
@@ -230,8 +265,6 @@ class LanguageModel:
             InputError: If the model has no values, is spread over cards, or has a part without values; if a
                 token is not in the vocabulary.
         """
-        from ascendsim.llm.generating import generate
-
         model, lacking = self.architecture, ""
         if type(self.weights) is Weights:
             raise InputError(
@@ -250,7 +283,11 @@ class LanguageModel:
                 f"model {self.name}",
                 f"has {lacking}, which {'is' if lacking[0] != 'm' else 'are'} for timing",
             )
-        return generate(self, soc, prompt, count, values)
+
+        def step(queries: int, context: int) -> CompiledModel:
+            return self.compiled(soc, 1, queries, context)
+
+        return generate(step, model.vocabulary, prompt, count, values)
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name!r}, {self.form.name}, cards={self.cards})"
@@ -267,6 +304,7 @@ def model(
     cards: int = 1,
     *,
     expert_parallel: bool = False,
+    data_parallel: bool = False,
     weights: str | PathLike[str] | Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> LanguageModel:
@@ -278,6 +316,8 @@ def model(
             weights in groups of 128).
         cards: That share each layer (tensor parallel). Of packages with two dies, dies.
         expert_parallel: Whether cards share whole experts of a mixture, else the inner width of each.
+        data_parallel: Whether each card has sequences of its own (`batch` is that of one card), and the cards
+            share whole experts only, with an all-to-all in front of them and behind.
         weights: Values, which timing does not need: "random", a file or folder of safetensors, or arrays by
             transformers' names.
         seed: Of random ones.
@@ -287,7 +327,7 @@ def model(
     """
     facts = architecture(source)
     form = format_named(dtype)
-    shard = Shard.of(facts, cards, expert_parallel)
+    shard = Shard.of(facts, cards, expert_parallel, data_parallel)
     if form.weight_bits == 4:
         _check_groups(facts, shard)
     return LanguageModel(facts, form, shard, _weights(weights, facts, seed))

@@ -161,8 +161,8 @@ class Step:
         return values, scale
 
     def all_reduce(self, x: Tensor, name: str) -> Tensor:
-        """The sum over all cards; x itself on one card."""
-        return self._collective("HcomAllReduce", x, name)
+        """The sum over all cards; x itself on one card, or where each has sequences of its own."""
+        return self._collective("HcomAllReduce", x, name) if self.shard.split else x
 
     def all_gather(self, x: Tensor, name: str) -> Tensor:
         """What all cards have, one behind the other along the first axis."""

@@ -45,6 +45,7 @@ def serve(
     concurrency: int | None = None,
     mode: Mode = "graph",
     overhead_us: float = OVERHEAD_US,
+    times: StepTimes | None = None,
     progress: Progress | None = None,
 ) -> Serving:
     """Serves requests.
@@ -60,6 +61,7 @@ def serve(
         concurrency: Requests that clients have under way, at most; None = they come when they arrive.
         mode: As for `LanguageModel.step`.
         overhead_us: What the server does between two steps.
+        times: Of an earlier run of the same model, chip and mode, whose steps need no simulation again.
         progress: Called with (requests done, requests in all).
 
     Raises:
@@ -80,7 +82,8 @@ def serve(
     if not memory.largest_batch(longest):
         model.step(soc, 1, longest)  # says what does not fit
     blocks = (memory.capacity - memory.weights - memory.workspace) // max(1, memory.cache(1, BLOCK))
-    times = StepTimes(model, soc, mode, overhead_us)
+    if times is None:
+        times = StepTimes(model, soc, mode, overhead_us)
     engine = _Engine(
         given,
         times,

@@ -26,6 +26,7 @@ class Shard:
         experts, expert_inner, shared_inner: Whole experts that it holds, and the inner widths of one and of
             the network beside them.
         parallel_inner: Inner width of an ordinary network beside a mixture.
+        split: Whether cards share all but the experts too; else each has sequences of its own.
     """
 
     cards: int
@@ -36,15 +37,20 @@ class Shard:
     expert_inner: int = 0
     shared_inner: int = 0
     parallel_inner: int = 0
+    split: bool = True
 
     @classmethod
-    def of(cls, model: Architecture, cards: int, expert_parallel: bool = False) -> Shard:
+    def of(
+        cls, model: Architecture, cards: int, expert_parallel: bool = False, data_parallel: bool = False
+    ) -> Shard:
         """The share of each of several cards.
 
         Raises:
             InputError: If something does not divide; says by what it would.
         """
         mixture = model.experts
+        if data_parallel:
+            return cls._data_parallel(model, cards)
         parts = {"num_attention_heads": model.heads}
         if mixture is None or mixture.dense_layers:
             parts["intermediate_size"] = model.inner
@@ -72,9 +78,29 @@ class Shard:
             -(-mixture.parallel_width // cards),
         )
 
+    @classmethod
+    def _data_parallel(cls, model: Architecture, cards: int) -> Shard:
+        """All of the model but experts, of which the cards have whole ones."""
+        mixture = model.experts
+        if mixture is None or cards < 1 or mixture.count % cards:
+            count = "none" if mixture is None else mixture.count
+            rule = f"with data_parallel must divide num_experts of {model.name} ({count})"
+            raise InputError("option cards", rule, cards)
+        return cls(
+            cards,
+            model.heads,
+            model.inner,
+            model.vocabulary,
+            mixture.count // cards,
+            mixture.width,
+            mixture.shared_width,
+            mixture.parallel_width,
+            split=False,
+        )
+
     def kv_heads(self, whole: int) -> int:
         """Heads of keys and values, of so many in the model."""
-        return max(1, whole // self.cards)
+        return max(1, whole // self.cards) if self.split else whole
 
     def cache_elements(self, model: Architecture, layer: int) -> int:
         """Numbers that the card keeps of each token in a layer."""

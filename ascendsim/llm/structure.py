@@ -72,6 +72,8 @@ class Architecture:
         window: Keys that a query sees in layers of a window; 0 = all.
         global_every: Every so-manieth layer sees all keys, the others a window; 1 = all do.
         global_head, global_kv_heads: Of those layers, where they differ (Gemma 4); 0 = as in the others.
+        global_rotary: Part of a head that turns there; 0 = as in the others.
+        global_keys_as_values: Whether those layers have no product for values.
         scale: Factor of the scores; None = 1 / sqrt(head).
         score_cap, logit_cap: Bounds by tanh; 0 = none.
         embedding_scale: Factor of the embeddings.
@@ -105,6 +107,8 @@ class Architecture:
     global_every: int = 1
     global_head: int = 0
     global_kv_heads: int = 0
+    global_rotary: float = 0.0
+    global_keys_as_values: bool = False
     scale: float | None = None
     score_cap: float = 0.0
     logit_cap: float = 0.0

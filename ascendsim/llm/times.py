@@ -89,7 +89,4 @@ class StepTimes:
         return self._cells[key]
 
     def _simulated(self, batch: int, queries: int, context: int) -> float:
-        from ascendsim.api.running import simulate
-
-        compiled = self.model.compiled(self.soc, batch, queries, context, self.mode)
-        return simulate(compiled).duration_us
+        return self.model.duration_us(self.soc, batch, queries, context, self.mode)

@@ -11,6 +11,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.errors import InputError
 from ascendsim.llm.config import architecture
+from ascendsim.llm.repeat import period
 from ascendsim.llm.sharding import Shard
 
 TINY: dict[str, Any] = {
@@ -155,6 +156,32 @@ def test_a_layer_more_takes_as_long_as_the_one_before() -> None:
     assert times[3] - times[2] == 4 * (times[2] - times[1])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": 9},
+        {
+            "model_type": "gemma3_text",
+            "sliding_window": 128,
+            "sliding_window_pattern": 3,
+            "num_hidden_layers": 14,
+        },
+    ],
+)
+def test_a_few_layers_say_the_time_of_all(changes: dict[str, Any]) -> None:
+    model = asim.llm.model(tiny(**changes))
+    for queries, context in ((1, 512), (64, 64)):
+        whole = asim.simulate(model.compiled(CHIP, 2, queries, context)).duration_us
+        assert model.duration_us(CHIP, 2, queries, context) == pytest.approx(whole, rel=1e-9)
+
+
+def test_periods_of_layers() -> None:
+    periods = {
+        name: period(architecture(name)) for name in ("qwen3-8b", "gemma-3-4b", "gemma-2-9b", "deepseek-v3")
+    }
+    assert periods == {"qwen3-8b": 1, "gemma-3-4b": 6, "gemma-2-9b": 2, "deepseek-v3": 1}
+
+
 def test_several_cards_meet_in_every_layer() -> None:
     model = asim.llm.model(TINY, cards=2)
     result = model.step(CHIP, 4, 512)
@@ -165,6 +192,33 @@ def test_several_cards_meet_in_every_layer() -> None:
     assert all(one.duration > 0 and not one.task.groups for one in waiting)
     alone = [kind for kind in kinds if not kind.startswith("Hcom")]
     assert len(alone) == len(asim.llm.model(TINY).step(CHIP, 4, 512).trace.tasks) + 1  # logits change places
+
+
+def test_few_bits_take_less_memory_and_time() -> None:
+    wide = tiny(hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=16)
+    models = [asim.llm.model(wide, dtype) for dtype in ("bf16", "w8a8", "w4a16")]
+    weights = [
+        model.memory(CHIP).weights - 2 * 1000 * 2048 * 2 for model in models
+    ]  # tables stay in bfloat16
+    assert weights[1] == pytest.approx(weights[0] / 2, rel=0.01)
+    assert weights[2] == pytest.approx(weights[0] / 4 * (1 + 4 / 128), rel=0.01)
+    steps = [model.step(CHIP) for model in models]
+    assert steps[1].duration_us < steps[0].duration_us
+    kernels = [{row["OP Type"] for row in step.op_statistic().records()} for step in steps]
+    assert {"DynamicQuant", "QuantBatchMatmulV3"} <= kernels[1]
+    assert "WeightQuantBatchMatmulV2" in kernels[2]
+
+
+def test_experts_meet_all_to_all_where_cards_have_their_own_sequences() -> None:
+    changes = {"model_type": "qwen3_moe", "num_experts": 16, "num_experts_per_tok": 2, "head_dim": 32}
+    config = tiny(**changes, moe_intermediate_size=64)
+    apart = asim.llm.model(config, cards=4, expert_parallel=True, data_parallel=True).step(CHIP, 2, 256)
+    together = asim.llm.model(config, cards=4, expert_parallel=True).step(CHIP, 8, 256)
+    counts = [[row["OP Type"] for row in one.op_summary().records()] for one in (apart, together)]
+    assert [own.count("HcomAllToAll") for own in counts] == [2 * 3, 0]
+    assert [own.count("HcomAllReduce") for own in counts] == [0, 1 + 2 * 3]
+    with pytest.raises(InputError, match=r"data_parallel must divide num_experts of .* \(16\)"):
+        asim.llm.model(config, cards=3, data_parallel=True)
 
 
 def test_eager_steps_wait_for_the_host() -> None:

@@ -110,6 +110,22 @@ def test_weights_in_few_bits_are_near() -> None:
         assert np.abs(signed * whole - matrix[:, place::8]).max() <= 0.51 * steps.max()
 
 
+def logits(dtype: str) -> Any:
+    """Of the prompt's last token, with weights of 512 rows: two groups of a column and more."""
+    model = asim.llm.model({**SMALL, "num_hidden_layers": 1}, dtype, weights="random")
+    compiled = model.compiled("Ascend910B3", 1, len(PROMPT), len(PROMPT))
+    places = np.arange(len(PROMPT))
+    pools = {one.name: np.zeros(one.static_shape, one.element_type.numpy) for one in compiled.source.inputs}
+    given = {**pools, "input_ids": np.array(PROMPT), "slots": places, "positions": places}
+    return asim.run(compiled, given).outputs["logits"].astype(np.float64).reshape(-1)
+
+
+def test_few_bits_change_little() -> None:
+    whole, int8, int4 = (logits(dtype) for dtype in ("bf16", "w8a8", "w4a16"))
+    assert np.corrcoef(whole, int8)[0, 1] > 0.995
+    assert 0.9 < np.corrcoef(whole, int4)[0, 1] < np.corrcoef(whole, int8)[0, 1]
+
+
 def saved(path: Path, tensors: dict[str, Any]) -> Path:
     header, offset = {}, 0
     for name, value in tensors.items():

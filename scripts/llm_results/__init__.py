@@ -1,0 +1,1 @@
+"""Predictions of published figures of language models, by id."""
