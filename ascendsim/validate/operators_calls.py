@@ -105,6 +105,22 @@ def _shared_attention(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(made, macs=int(2 * math.prod(query.static_shape) * keys))
 
 
+def _quantised_product(row: OperatorRow, bench: Bench) -> OneOperator:
+    """What is no tensor of the call is named among its arguments, as null."""
+    first, second, scale, *more = _given(row, bench)
+    rest = iter(more)
+    given = {
+        name: None if name in row.attributes else next(rest) for name in ("offset", "pertoken_scale", "bias")
+    }
+    made = bench.builder.op(
+        "QuantBatchMatmulV3",
+        *(first, second, scale, given["offset"], given["bias"], given["pertoken_scale"]),
+        domain="ascend",
+        dtype=DType.of(row.attributes["output_dtype"]),
+    )
+    return bench.finish(made, macs=math.prod(made.static_shape) * first.static_shape[-1])
+
+
 CALLS: dict[str, Builder] = {
     "apply_adam_w": _adam_w,
     "arg_max": _largest,
@@ -114,6 +130,7 @@ CALLS: dict[str, Builder] = {
     "gelu": _one("Gelu"),
     "gqa": _shared_attention,
     "mish": _one("Mish"),
+    "quant_matmul": _quantised_product,
     "rms_norm": _root_norm,
     "sigmoid": _one("Sigmoid"),
     "top_k": _top,
