@@ -16,6 +16,7 @@ from ascendsim.compiler.profile_options import takes_open_shapes
 from ascendsim.compiler.settings import Settings
 from ascendsim.compiler.tilings import tilings_of
 from ascendsim.core.errors import CompileError, InputError, UnsupportedOperatorError, suggest
+from ascendsim.core.formats import Format
 from ascendsim.core.table import Table
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node
@@ -211,7 +212,8 @@ def _types_and_formats(work: Compilation) -> None:
         settings.keep,
         settings.mix,
     )
-    formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]))
+    in_fractals = settings.profile["weight_format"] == Format.FRACTAL_NZ.value
+    formats = AssignFormats(work.opset, soc, int(settings.profile["format_reach"]), in_fractals)
     run_passes(work.graph, (precision, formats), check="last")
 
 

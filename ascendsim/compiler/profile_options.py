@@ -38,6 +38,11 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
         "operators between a convolution's task and those that take over its blocked format, 0 = no limit "
         "(old releases: inferred)",
     ),
+    "weight_format": ProfileOption(
+        ("chip", "FRACTAL_NZ"),
+        "constant operands of matrix products: as the chip's kernels take them, or in fractals where these "
+        "take both, as npu_format_cast leaves them",
+    ),
     "group_conv": ProfileOption(
         ("packed", "split"), "grouped convolutions: packed into one, or split into one each", "graph"
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.frontends.onnx import load_onnx
@@ -139,6 +140,20 @@ def test_matrix_operands_are_fractals_unless_the_chip_converts_on_the_way_in() -
         assert graph.tensors["p"].format is matmul
         assert bias.format is Format.ND
         assert len(transdata(graph)) == (2 if matmul is Format.FRACTAL_NZ else 0)
+
+
+def test_weights_may_lie_in_fractals_where_data_is_row_major() -> None:
+    graph = asim.GraphBuilder()
+    x = graph.input("x", (32, 48))
+    middle = graph.op("Gemm", x, graph.weight("w", (64, 48)), transB=1)
+    graph.output(graph.op("MatMul", middle, graph.op("Relu", graph.input("v", (64, 80)))))
+    for chosen, format in (({}, Format.ND), ({"weight_format": "FRACTAL_NZ"}, Format.FRACTAL_NZ)):
+        model = asim.compile(graph.build(), "Ascend910B1", options=chosen)
+        (gemm,) = [node for node in model.graph.nodes if node.op_type == "Gemm"]
+        assert gemm.required(1).format is format
+        others = [t for t in model.graph.tensors.values() if t is not gemm.required(1)]
+        assert {tensor.format for tensor in others} <= {Format.ND, Format.NCHW}
+        assert not transdata(model.graph)
 
 
 def test_other_element_sizes_end_a_blocked_chain() -> None:

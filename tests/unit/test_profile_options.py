@@ -19,6 +19,7 @@ TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "aicpu_pow": (False, [True], [0, 1, "on"], ""),
     "open_shape_kernels": ("unsunk", ["always", "never"], ["sink", True], ""),
     "format_reach": (0, [1, 2, 3, 4], [-1, 5, True, "1"], ""),
+    "weight_format": ("chip", ["FRACTAL_NZ"], ["ND", ""], ""),
     "group_conv": ("packed", ["split"], ["whole"], "graph"),
     "ub_limits": ("chip", ["Ascend310", "MindSpore", "documents"], ["ascend310"], "ub"),
     "ub_conv": ("profile", [1, 16], [0, 17, True], "ub"),

@@ -36,11 +36,13 @@ class AssignFormats:
             (c220).
         reach: How many operators in a row may take over a blocked format behind the one that wishes for it,
             those that can share its task (elementwise, right behind it) not counted; 0 = any number.
+        in_fractals: Whether constant operands of matrix products are FRACTAL_NZ on any chip.
     """
 
     opset: OpSet
     soc: SocSpec
     reach: int = 0
+    in_fractals: bool = False
 
     @property
     def name(self) -> str:
@@ -50,11 +52,17 @@ class AssignFormats:
     def run(self, graph: Graph) -> PassResult:
         """Assigns formats in place."""
         matmul = Format.ND if self.soc.split_cores else Format.FRACTAL_NZ
-        return assign_formats(graph, self.opset, matmul, self.reach, self.soc.kernels)
+        constants = Format.FRACTAL_NZ if self.in_fractals else matmul
+        return assign_formats(graph, self.opset, matmul, self.reach, self.soc.kernels, constants)
 
 
 def assign_formats(
-    graph: Graph, opset: OpSet, matmul: Format, reach: int = 0, kernels: KernelSpec | None = None
+    graph: Graph,
+    opset: OpSet,
+    matmul: Format,
+    reach: int = 0,
+    kernels: KernelSpec | None = None,
+    constants: Format | None = None,
 ) -> PassResult:
     """Assigns formats and inserts TransData.
 
@@ -64,9 +72,10 @@ def assign_formats(
         matmul: Format of matrix operands on the chip.
         reach: See `AssignFormats`.
         kernels: How CANN's kernels treat the chip; None = nothing special.
+        constants: Format of constant matrix operands; None = that of the others.
     """
     folded = fold_batches(graph)
-    work = _Assignment(graph, opset, matmul, reach, kernels)
+    work = _Assignment(graph, opset, matmul, reach, kernels, constants or matmul)
     for node in graph.topological():
         work.visit(node)
     for position, tensor in enumerate(graph.outputs):
@@ -86,10 +95,16 @@ class _Assignment:
     """State of one run of the pass."""
 
     def __init__(
-        self, graph: Graph, opset: OpSet, matmul: Format, reach: int, kernels: KernelSpec | None
+        self,
+        graph: Graph,
+        opset: OpSet,
+        matmul: Format,
+        reach: int,
+        kernels: KernelSpec | None,
+        constants: Format,
     ) -> None:
         self.graph, self.opset, self.matmul, self.reach = graph, opset, matmul, reach
-        self.kernels = kernels
+        self.kernels, self.constants = kernels, constants
         self.inserted = 0
         self._distance: dict[
             Tensor, int
@@ -104,7 +119,7 @@ class _Assignment:
             if tensor is None:
                 continue
             if tensor.is_constant:
-                self._constant(node, port, tensor, weight_format(node, definition, port, self.matmul))
+                self._constant(node, port, tensor, weight_format(node, definition, port, self.constants))
                 continue
             want = wished(node, definition, port, self.matmul)
             if want is None and tensor.format is Format.FRACTAL_Z:
