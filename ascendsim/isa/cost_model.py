@@ -15,6 +15,43 @@ from ascendsim.soc.spec import SocSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long the requests of a read wait, in cycles.
+
+    Attributes:
+        hit: If L2 answers.
+        idle: If memory answers that nobody else asks.
+        loaded: If all requests of all cores that can have so many are for memory; None = as long as idle.
+        lines: Requests for each line that they bring, at least 1: of those only the first waits for memory.
+    """
+
+    hit: int
+    idle: int
+    loaded: int | None = None
+    lines: float = 1.0
+
+    def share(self, miss: float) -> float:
+        """Of requests that memory answers, if L2 lacks such a share of the bytes."""
+        return miss / self.lines
+
+    def under_way(self, miss: float) -> float:
+        """Share of the requests that wait at a time that are for memory, which takes longest over them."""
+        share = self.share(miss)
+        slow = share * (self.idle if self.loaded is None else self.loaded)
+        return slow / (slow + (1 - share) * self.hit) if slow else 0.0
+
+    def slowdown(self, miss: float, cores: float) -> float:
+        """How much longer requests wait on the average than for L2.
+
+        Args:
+            miss: Share of the bytes that L2 lacks.
+            cores: Share of the cores that read so.
+        """
+        more = 0.0 if self.loaded is None else (self.loaded - self.idle) * cores * self.under_way(miss)
+        return max(1.0, 1 + self.share(miss) * ((self.idle + more) / self.hit - 1))
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDemand:
     """What a transfer asks of the links that cores share (L2 and DRAM).
 
@@ -32,7 +69,7 @@ class LinkDemand:
             and a burst takes a least time.
         request_bytes_per_cycle: What the engine's outstanding requests allow if L2 holds the data, in bytes
             of L2; None = all.
-        miss_slowdown: How much longer requests take for what DRAM has to deliver.
+        waiting: How long requests wait for their answers; None = that does not decide.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
     """
@@ -47,7 +84,7 @@ class LinkDemand:
     hit_latency: int
     miss_latency: int
     request_bytes_per_cycle: float | None = None
-    miss_slowdown: float = 1.0
+    waiting: Waiting | None = None
     cached: bool = True
     atomic: bool = False
 

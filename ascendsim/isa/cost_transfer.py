@@ -14,7 +14,15 @@ from ascendsim.core.formats import (
     TRANSACTION_BYTES,
     align,
 )
-from ascendsim.isa.cost_model import Cost, LinkDemand, path_width, start_cycles, whole_cycles, with_start
+from ascendsim.isa.cost_model import (
+    Cost,
+    LinkDemand,
+    Waiting,
+    path_width,
+    start_cycles,
+    whole_cycles,
+    with_start,
+)
 from ascendsim.isa.instructions import Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
 
@@ -138,7 +146,7 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
         hit_latency=hit,
         miss_latency=miss,
         request_bytes_per_cycle=l2_bytes / request_cycles if request_cycles else None,
-        miss_slowdown=max(1.0, miss / hit) if hit else 1.0,
+        waiting=_waiting(move, stride, soc, miss) if request_cycles else None,
         cached=move.cached,
         atomic=bool(move.atomic),
     )
@@ -164,6 +172,17 @@ def _request_cycles(move: Move, stride: int, soc: SocSpec) -> float:
     if not _holds_requests(move, soc):
         return 0.0
     return requests(move, stride, soc.l2.line_bytes) * soc.l2.line_bytes / _gm_width(move, soc.ports, soc)
+
+
+def _waiting(move: Move, stride: int, soc: SocSpec, idle: int) -> Waiting | None:
+    """How long requests of a read wait; those past L2 share no lines."""
+    hit, line = soc.l2.read_latency_cycles, soc.l2.line_bytes
+    if not hit:
+        return None
+    loaded = soc.dram.loaded_latency_cycles
+    if loaded is None or not move.cached or move.dst.buffer is not Buffer.L1:
+        return Waiting(hit, idle)
+    return Waiting(hit, idle, loaded, max(1.0, requests(move, stride, line) * line / move.bytes))
 
 
 def _holds_requests(move: Move, soc: SocSpec) -> bool:

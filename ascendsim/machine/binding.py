@@ -6,7 +6,7 @@ two rates, and a task that does both has the bus turned around again and again. 
 ways, and DRAM delivers the old bytes that L2 lacks. Three effects are bound to a transfer's rate:
 
     misses          where requests hold their place in the engine until they are served, DRAM's latency lowers
-                    the engine's rate
+                    the engine's rate, the more of them all cores have under way (`links`)
     the same lines  L2, or the DRAM channel behind it, serves the requests of several cores for one address
                     one after the other
     first visits    a core that comes back to the same bytes waits for DRAM at first and for L2 after that,
@@ -24,7 +24,7 @@ from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.core import Transfer
 from ascendsim.machine.l2 import ALL, NONE, Shares
-from ascendsim.machine.links import WEIGHT, FlowClass, Link, capacities
+from ascendsim.machine.links import WEIGHT, FlowClass, Link, Requests, capacities
 from ascendsim.soc.spec import SocSpec
 
 _MIXED = 4  # times the rarer direction's share of the bytes: 1 where the bus turns as often as it ever does
@@ -87,7 +87,7 @@ class Binding:
         if around_l2:
             latency = demand.miss_latency
         width = self._width(demand, miss, ratio, visits)
-        flow_class = FlowClass(max(1, width), weights, self.cores)
+        flow_class = FlowClass(max(1, width), weights, self.cores, self._requests(demand, float(miss)))
         return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(flow_class), latency * self.cycle)
 
     def _weights(
@@ -143,11 +143,26 @@ class Binding:
         """The largest rate of one core, work units per tick."""
         port = demand.port_bytes_per_cycle
         if demand.request_bytes_per_cycle is not None:  # those that miss wait longer for their answers
-            port = min(port, demand.request_bytes_per_cycle / (1 + float(miss) * (demand.miss_slowdown - 1)))
+            waiting = demand.waiting
+            loaded = waiting is not None and waiting.loaded is not None  # which others decide: `links`
+            slowdown = 1.0 if waiting is None or loaded else waiting.slowdown(float(miss), 0)
+            port = min(port, demand.request_bytes_per_cycle / slowdown)
         width = self.clock.width(port, self.cycle)
         if demand.write or visits == 1 or not 0 < miss * visits <= 1:
             return width
         return min(width, self._rate_over_visits(visits, miss * ratio * visits))
+
+    def _requests(self, demand: LinkDemand, miss: float) -> Requests | None:
+        """What the links need to know where memory takes the longer the more it is asked."""
+        waiting = demand.waiting
+        if waiting is None or waiting.loaded is None or demand.request_bytes_per_cycle is None or not miss:
+            return None
+        return Requests(
+            self.clock.width(demand.request_bytes_per_cycle, self.cycle),
+            (waiting.hit, waiting.idle, waiting.loaded),
+            round(waiting.share(miss) * WEIGHT),
+            round(waiting.under_way(miss) * WEIGHT / max(1, self.soc.ai_cores)),
+        )
 
     def _rate_over_visits(self, visits: int, first: Fraction) -> int:
         """Rate of a core that reads the same bytes `visits` times: from DRAM at first, from L2 after that,

@@ -31,6 +31,30 @@ class Link(IntEnum):
     DRAM_WRITE = 3
 
 
+class Requests(NamedTuple):
+    """How long the requests of a transfer wait, which decides its rate.
+
+    Attributes:
+        rate: Of one core in work units per tick, if L2 answers all.
+        cycles: That a request waits for L2, for idle memory, and for memory that all cores ask for all they
+            can.
+        missing: Share of requests that memory answers, in 1/WEIGHT.
+        load: What one core adds to the load of memory, in 1/WEIGHT.
+    """
+
+    rate: int
+    cycles: tuple[int, int, int]
+    missing: int
+    load: int
+
+    def cap(self, load: int) -> int:
+        """The rate of one core under such a load of memory, in 1/WEIGHT."""
+        hit, idle, loaded = self.cycles
+        wait = idle * WEIGHT + (loaded - idle) * min(load, WEIGHT)
+        mean = (WEIGHT - self.missing) * hit * WEIGHT + self.missing * wait
+        return max(1, self.rate * hit * WEIGHT * WEIGHT // max(mean, hit * WEIGHT * WEIGHT))
+
+
 class FlowClass(NamedTuple):
     """What decides a transfer's rate.
 
@@ -38,11 +62,13 @@ class FlowClass(NamedTuple):
         cap: Largest rate of one core in work units per tick.
         weights: Load on each link per unit of work, in 1/WEIGHT.
         cores: Cores in lock-step that do the same transfer at the same time.
+        requests: Where they decide; None = the cap holds whatever others do.
     """
 
     cap: int
     weights: tuple[int, int, int, int]
     cores: int
+    requests: Requests | None = None
 
 
 class Flow:
@@ -79,7 +105,7 @@ def capacities(soc: SocSpec, clock: Clock) -> tuple[int, int, int, int]:
 
 def shares(flows: Sequence[FlowClass], capacity: Sequence[int]) -> list[int]:
     """Max-min fair rates: all rates rise together; a flow stops at its cap or when a link that it uses is
-    full.
+    full. Memory answers requests the later the more of them all flows have under way.
 
     Args:
         flows: The active transfers.
@@ -93,13 +119,15 @@ def shares(flows: Sequence[FlowClass], capacity: Sequence[int]) -> list[int]:
     """
     rates = [0] * len(flows)
     rising = list(range(len(flows)))
+    memory = sum(flow.requests.load * flow.cores for flow in flows if flow.requests is not None)
+    caps = [flow.cap if flow.requests is None else min(flow.cap, flow.requests.cap(memory)) for flow in flows]
     left = [link * WEIGHT for link in capacity]
     while rising:
         load = [sum(flows[i].weights[link] * flows[i].cores for i in rising) for link in range(len(capacity))]
         levels = [left[link] // load[link] if load[link] else None for link in range(len(capacity))]
-        level = min([flows[i].cap for i in rising] + [at for at in levels if at is not None])
+        level = min([caps[i] for i in rising] + [at for at in levels if at is not None])
         full = [link for link, at in enumerate(levels) if at == level]
-        stopped = [i for i in rising if flows[i].cap == level or any(flows[i].weights[link] for link in full)]
+        stopped = [i for i in rising if caps[i] == level or any(flows[i].weights[link] for link in full)]
         for i in stopped:
             rates[i] = max(level, 1)
             for link, weight in enumerate(flows[i].weights):

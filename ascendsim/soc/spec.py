@@ -132,6 +132,8 @@ class DramSpec:
     half_duplex: bool  # reads and writes share one bus
     mixed_efficiency: float  # rate factor of that bus where a task reads and writes
     read_latency_cycles: int
+    # of reads into L1 while all cores have as many requests under way as they can; None = as in idle memory
+    loaded_latency_cycles: int | None
     uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
     # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
@@ -231,6 +233,7 @@ class KernelSpec:
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
     )
+    even_columns: bool  # products of few rows are cut into parts with the same number of column blocks
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
     overflow_register: bool  # cores note an overflow in a register, which the check of a loss scale reads
     inference: bool  # an inference chip: msprof's statistic names the model, not the device

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ascendsim.isa.cost_model import LinkDemand
+from ascendsim.isa.cost_model import LinkDemand, Waiting
 from ascendsim.machine.binding import Binding, Readers
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.core import Transfer
@@ -48,7 +48,7 @@ def random_demand(random: Random) -> LinkDemand:
         hit_latency=random.choice((0, 100)),
         miss_latency=random.choice((50, 300)),
         request_bytes_per_cycle=random.choice((None, 24.0)),
-        miss_slowdown=random.choice((1.0, 3.0)),
+        waiting=random.choice((None, Waiting(100, 300))),
         cached=random.random() < 0.8,
     )
 
@@ -143,7 +143,7 @@ def cycles(demand: LinkDemand, miss: Fraction) -> float:
         return path
     share = 1.0 if not demand.cached else float(miss)
     hits = demand.l2_bytes / demand.request_bytes_per_cycle
-    return max(path, hits * (1 - share) + hits * share * demand.miss_slowdown)
+    return max(path, hits * (1 - share) + hits * share * (1 if demand.waiting is None else 3))
 
 
 def latency(demand: LinkDemand, shares: Shares, miss: Fraction) -> int:

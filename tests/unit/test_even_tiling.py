@@ -8,7 +8,7 @@ import pytest
 
 from ascendsim.core.formats import Format
 from ascendsim.lower.templates.cube import cube_options, lower_cube, product_of
-from ascendsim.lower.templates.even_tiling import cores_of_images, even_tiling
+from ascendsim.lower.templates.even_tiling import cores_of_columns, cores_of_images, even_tiling
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.machine import run
@@ -130,3 +130,24 @@ def test_cores_have_whole_images(images: int, cores: int, soc: SocSpec) -> None:
 
 def test_a_convolution_of_sixteen_images_takes_sixteen_cores(soc: SocSpec) -> None:
     assert blocks(convolution(256, 14, 256, 3, 1, 1, images=16), soc) == 16
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "published"), [(32, 4096, 16), (32, 1000, 21), (32, 9216, 24), (1, 9496, 22)]
+)
+def test_few_rows_are_cut_into_equal_numbers_of_column_blocks(m: int, n: int, published: int) -> None:
+    """MatMulV2 in AlexNet's training steps on Ascend910B; the last one has 594 blocks."""
+    split = load("Ascend910B1")
+    work = replace(matmul(m, 4096, n, split), b=ref("b", (n, 4096)), transpose_b=True)
+    assert cores_of_columns(product_of(work, split), 24) == published
+    used = {
+        sum(group.count for group in make().groups) for make in cube_options(work, split, Expansion(split))
+    }
+    assert max(used) == published
+
+
+def test_many_rows_and_awkward_columns_take_all_cores() -> None:
+    split = load("Ascend910B1")
+    for m, n in ((4096, 4096), (32, 16 * 37), (32, 16 * 11)):
+        expected = 11 if n == 16 * 11 else 24  # 37 blocks cannot be dealt out; of 11 each core has one
+        assert cores_of_columns(product_of(matmul(m, 512, n, split), split), 24) == expected

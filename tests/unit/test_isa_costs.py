@@ -8,6 +8,7 @@ import pytest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.isa.cost_compute import unit_flag_cycles
+from ascendsim.isa.cost_model import Waiting
 from ascendsim.isa.costs import cost
 from ascendsim.isa.instructions import Buffer, Img2Col, Mmad, Move, Operand, Pipe, Scalar, SetFlag, Vector
 from ascendsim.isa.program import CoreKind
@@ -277,7 +278,41 @@ def test_a_short_burst_takes_a_request_of_its_own(
         assert link is not None
         assert link.request_bytes_per_cycle is not None
         assert link.l2_bytes / link.request_bytes_per_cycle == pytest.approx(8 * requests)
-        assert link.miss_slowdown == 1.5  # 150 cycles of DRAM over 100 of L2
+        assert link.waiting is not None
+        assert link.waiting.slowdown(1.0, 1) == 1.5  # 150 cycles of DRAM over 100 of L2
+
+
+@pytest.mark.parametrize(
+    ("burst", "stride", "lines"),
+    [(512, 4096, 1), (4096, 0, 1), (128, 4096, 4), (256, 4096, 2), (640, 4096, 1.6)],
+)
+def test_pieces_of_a_line_wait_for_memory_once(burst: int, stride: int, lines: float) -> None:
+    chip = toy(**(HOLDING | {"dram": {"read_latency_cycles": 150, "loaded_latency_cycles": 500}}))
+    read = move(Pipe.MTE2, Buffer.GM, Buffer.L1, 8 if stride else 1, burst, kind="nd2nz", src_stride=stride)
+    link, around = cost(read, chip).link, cost(replace(read, cached=False), chip).link
+    assert link is not None
+    assert around is not None
+    assert link.waiting == Waiting(100, 150, 500, lines)
+    assert link.miss_latency == 150  # of the first byte, as in idle memory
+    assert around.waiting == Waiting(100, 400)  # 400 past L2
+
+
+def test_requests_wait_for_memory_as_far_as_they_are_meant_for_it() -> None:
+    waiting = Waiting(100, 150, 500)
+    assert [waiting.slowdown(1.0, cores) for cores in (0, 0.5, 1)] == [1.5, 3.25, 5]
+    assert waiting.slowdown(0.0, 1) == 1
+    # a quarter of them takes 500 of 800 cycles, which is how far memory is from idle: 150 + 350 * 5 / 8
+    assert waiting.slowdown(0.25, 1) == pytest.approx(0.75 + 0.25 * 3.6875)
+    assert Waiting(100, 150, 500, lines=4).slowdown(1.0, 1) == waiting.slowdown(0.25, 1)
+    assert Waiting(100, 50).slowdown(1.0, 1) == 1  # L2 is never the slower one
+    assert Waiting(100, 150).slowdown(0.5, 1) == 1.25
+
+
+def test_vector_cores_wait_as_for_idle_memory() -> None:
+    chip = toy(**(HOLDING | {"dram": {"read_latency_cycles": 150, "loaded_latency_cycles": 500}}))
+    link = cost(move(Pipe.MTE2, Buffer.GM, Buffer.UB, 8, 128, src_stride=4096), chip).link
+    assert link is not None
+    assert link.waiting == Waiting(100, 150)
 
 
 def test_stores_and_chips_without_the_figure_know_no_requests() -> None:
@@ -296,7 +331,7 @@ def test_reads_past_l2_pay_requests_and_their_own_latency() -> None:
     assert cached is not None
     assert around is not None
     assert (cached.dram_bytes, around.dram_bytes) == (64 * 512, 64 * 128)  # whole transactions, requests
-    assert (around.cached, around.miss_latency, around.miss_slowdown) == (False, 250, 2.5)
+    assert (around.cached, around.miss_latency, around.waiting) == (False, 250, Waiting(100, 250))
 
 
 @pytest.mark.parametrize(

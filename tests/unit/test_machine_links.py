@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascendsim.machine.links import WEIGHT, FlowClass, shares
+from ascendsim.machine.links import WEIGHT, FlowClass, Requests, shares
 
 ONE = (0, 0, WEIGHT, 0)
 CAPACITY = (1000, 1000, 600, 600)
@@ -38,9 +38,32 @@ def test_hand_computed_shares(flows: list[FlowClass], rates: list[int]) -> None:
 
 
 weights = st.tuples(*[st.sampled_from([0, WEIGHT // 3, WEIGHT, 2 * WEIGHT])] * 4)
-flows = st.lists(
-    st.builds(FlowClass, st.integers(1, 2000), weights, st.integers(1, 4)), min_size=1, max_size=6
+waits = st.one_of(
+    st.none(),
+    st.builds(
+        Requests,
+        st.integers(1, 2000),
+        st.just((100, 150, 500)),
+        st.integers(0, WEIGHT),
+        st.integers(0, WEIGHT // 4),
+    ),
 )
+flows = st.lists(
+    st.builds(FlowClass, st.integers(1, 2000), weights, st.integers(1, 4), waits), min_size=1, max_size=6
+)
+
+
+def test_memory_answers_the_later_the_more_is_asked_of_it() -> None:
+    """L2 takes 100 cycles, idle memory 150, memory that four cores ask 500."""
+    asking = FlowClass(10_000, (0, 0, 0, 0), 1, Requests(640, (100, 150, 500), WEIGHT, WEIGHT // 4))
+    one, two, four, eight = (shares([asking] * count, CAPACITY)[0] for count in (1, 2, 4, 8))
+    assert one == int(640 / (1.50 + 3.5 / 4))
+    assert two == int(640 / (1.50 + 3.5 / 2))
+    assert four == eight == 640 // 5  # it never takes longer than 500
+    half = asking._replace(requests=Requests(640, (100, 150, 500), WEIGHT // 2, WEIGHT // 8))
+    assert shares([half], CAPACITY) == [int(640 / (0.5 + 0.5 * (1.5 + 3.5 / 8)))]
+    assert shares([flow(600), asking], CAPACITY) == [600, one]  # whoever does not ask it is not slowed down
+    assert shares([asking._replace(cap=100)], CAPACITY) == [100]
 
 
 @given(flows)
@@ -51,13 +74,15 @@ def test_no_link_is_overbooked_and_no_rate_could_rise_alone(active: list[FlowCla
         for link in range(4)
     ]
     cores = sum(item.cores for item in active)
+    asked = sum(item.requests.load * item.cores for item in active if item.requests)
     assert all(used <= full * WEIGHT for used, full in zip(load, CAPACITY, strict=True))
     for item, rate in zip(active, rates, strict=True):
         slack = 2 * WEIGHT * cores  # rates are rounded down to whole units
         full = [
             link for link in range(4) if item.weights[link] and load[link] + slack >= CAPACITY[link] * WEIGHT
         ]
-        assert rate == item.cap or full
+        waited = item.cap if item.requests is None else item.requests.cap(asked)
+        assert rate == min(item.cap, waited) or full
 
 
 @given(flows)

@@ -18,7 +18,7 @@ from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import AXES
-from ascendsim.lower.templates.even_tiling import cores_of_images, even_tiling
+from ascendsim.lower.templates.even_tiling import cores_of_columns, cores_of_images, even_tiling
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of
 from ascendsim.lower.templates.steps import Expansion
@@ -59,9 +59,11 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         with suppress(CompileError):  # what its epilogue reads does not fit beside the tile
             stage()
             return [stage]
-    fewer = (
-        replace(soc, ai_cores=cores_of_images(product, soc.ai_cores)) if soc.kernels.even_products else soc
-    )
+    fewer = soc
+    if soc.kernels.even_products:
+        fewer = replace(soc, ai_cores=cores_of_images(product, soc.ai_cores))
+    elif soc.kernels.even_columns:
+        fewer = replace(soc, ai_cores=cores_of_columns(product, soc.ai_cores))
     tilings = list(best_tilings(product, fewer))
     if work.plain_tiling:  # among all tilings time tells whether reading more is worth a hidden epilogue
         known = {replace(tiling, cycles=0) for tiling in tilings}

@@ -20,6 +20,7 @@ from ascendsim.lower.templates.tiling import Tiling
 # Gradients of weights that cannot be cut for all 30 cores, and what would leave every second one idle else,
 # have up to 32 parts (48 x 48 blocks: 32, in two turns), as if the chip were Ascend910A.
 TUNED_CORES = 32
+FEW_ROWS = 256  # one or two tiles of L0C: only columns are left to be cut
 FEWEST = 2  # an even cut for less than one core in so many says nothing of how the kernel goes about it
 
 
@@ -91,6 +92,19 @@ def cores_of_images(product: Product, cores: int) -> int:
     if product.conv is None or product.batch > 1 or not cores <= 2 * images <= 4 * cores:
         return cores
     return ceil_div(images, ceil_div(images, cores))
+
+
+def cores_of_columns(product: Product, cores: int) -> int:
+    """How many cores a matrix product of few rows takes: as many as its blocks of columns can be dealt out to
+    evenly, if these are more than half of the cores.
+
+    MatMulV2 does so on Ascend910B: 4096 columns, 256 blocks, take 16 of 24 cores, 1000 columns 21.
+    """
+    blocks = ceil_div(product.n, FRACTAL_ROWS)
+    if product.conv is not None or product.batch * product.images > 1 or product.m > FEW_ROWS:
+        return cores
+    parts = divisors(blocks, cores)[-1]
+    return parts if FEWEST * parts > min(cores, blocks) else cores
 
 
 def divisors(number: int, most: int) -> list[int]:

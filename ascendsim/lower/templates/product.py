@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ascendsim.core.dtypes import DType
@@ -20,6 +20,7 @@ from ascendsim.core.formats import (
     align,
     ceil_div,
 )
+from ascendsim.isa.cost_model import Waiting
 from ascendsim.lower.templates.conv import a_bytes, input_rows, is_direct, largest_a_bytes, run_lengths, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
@@ -199,15 +200,20 @@ class Rates:
     request: int = 1  # bytes that L2 brings at once
     line: int = 1  # bytes that a request of a core brings at most
     holds_requests: bool = False  # whether a core has a fixed number of requests at a time
+    waiting: Waiting | None = None  # how long requests take; None = that does not decide
 
-    def way_in(self, cut: str, lines: float = 1.0) -> float:
+    def way_in(self, cut: str, lines: float = 1.0, missed: float = 0.0, cores: int = 0) -> float:
         """Bytes per cycle that a core's own path brings of an operand.
 
         Args:
             cut: See `Product.a_cut`.
             lines: Bytes of the lines that it touches, for each byte.
+            missed: Share of its bytes that DRAM delivers.
+            cores: That read so.
         """
         port = self.port_in / lines if self.holds_requests else self.port_in
+        if missed and self.waiting is not None:
+            port /= replace(self.waiting, lines=lines).slowdown(missed, min(1.0, cores / self.cores))
         if not cut:
             return port
         return min(port, {"rows": self.cut_rows, "ragged": self.cut_ragged}[cut])
@@ -227,6 +233,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         raise CompileError(f"Cube of {soc.name}", f"multiplies {known}", dtype, remedy)
     hertz = soc.frequency_mhz * 1e6
     buffers, ports = soc.buffers, soc.ports
+    loaded = soc.dram.loaded_latency_cycles
     if ports.l0c_to_ub is not None:
         out: float = ports.l0c_to_ub
         port_out = ports.ub_to_gm or 1.0
@@ -265,4 +272,7 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         request=soc.l2.request_bytes,
         line=soc.l2.line_bytes,
         holds_requests=soc.dma.reads_hold_requests,
+        waiting=Waiting(soc.l2.read_latency_cycles, soc.dram.read_latency_cycles, loaded)
+        if loaded is not None and soc.dma.reads_hold_requests
+        else None,
     )

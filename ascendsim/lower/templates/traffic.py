@@ -113,10 +113,17 @@ def traffic_of(
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
 
     l2_rate = rates.l2_share * rates.cores / cores
-    way_a, way_b = (
-        bursts.dram * min(l2_rate / bursts.l2, rates.way_in(cut, bursts.requests))
-        for bursts, cut in ((bursts_a, product.a_cut), (bursts_b, product.b_cut))
-    )
+
+    def ways(missed_a: float, missed_b: float) -> tuple[float, float]:
+        """Rates of a core's own path, where DRAM delivers so much of what it reads of A and of B."""
+        way_a, way_b = (
+            bursts.dram * min(l2_rate / bursts.l2, rates.way_in(cut, bursts.requests, missed, cores))
+            for bursts, cut, missed in (
+                (bursts_a, product.a_cut, missed_a),
+                (bursts_b, product.b_cut, missed_b),
+            )
+        )
+        return way_a, way_b
 
     def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
         dram = from_dram + written if rates.half_duplex else max(from_dram, written)
@@ -130,7 +137,9 @@ def traffic_of(
 
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
-    far_a, far_b = min(way_a, rates.dram / cores * shared_a), min(way_b, rates.dram / cores * shared_b)
+    way_a, way_b = ways(0.0, 0.0)
+    slow_a, slow_b = ways(1 / shared_a, 1 / shared_b)
+    far_a, far_b = min(slow_a, rates.dram / cores * shared_a), min(slow_b, rates.dram / cores * shared_b)
     weights = product.b_constant
     a, b = product.operand_bytes
     return Traffic(
