@@ -10,12 +10,15 @@ from ascendsim.opset.work import (
     WORKSPACE,
     AiCpuWork,
     AttentionWork,
+    FinishedProduct,
     LowerContext,
     NoTask,
     SequenceWork,
     StagedProduct,
     Work,
 )
+
+Scratching = SequenceWork | AttentionWork | StagedProduct | FinishedProduct  # has scratch regions
 
 
 def check_static(graph: Graph) -> None:
@@ -90,7 +93,7 @@ def with_workspace(work: AnyWork, name: str) -> AnyWork:
     )
 
 
-def workspaces_of(work: SequenceWork | AttentionWork | StagedProduct, name: str) -> dict[str, int]:
+def workspaces_of(work: Scratching, name: str) -> dict[str, int]:
     """Bytes of the scratch regions of work whose region is called `name`: the common one, and those of single
     tensors.
     """

@@ -13,7 +13,7 @@ from ascendsim.graph.ir import Graph, Node
 from ascendsim.graph.scopes import units_in_order
 from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import ai_cpu_stage, link_stage, task_of
-from ascendsim.lower.engine import check_static, with_workspace, workspace_name, workspaces_of
+from ascendsim.lower.engine import Scratching, check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
 from ascendsim.lower.needed_flags import with_needed_flags, with_useful_flags
@@ -22,13 +22,14 @@ from ascendsim.lower.templates.attention import lower_attention
 from ascendsim.lower.templates.cube import cube_options, lower_cube, vector_rest
 from ascendsim.lower.templates.cube_pair import lower_pair, pair_options
 from ascendsim.lower.templates.filter_grad import lower_filter
+from ascendsim.lower.templates.finished import finished_options
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import join_stages
 from ascendsim.lower.templates.stage import Stage, core_counts
 from ascendsim.lower.templates.staged import lower_staged
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
-from ascendsim.lower.tiling_search import Options, TilingSearch
+from ascendsim.lower.tiling_search import Options, Tiled, TilingSearch
 from ascendsim.lower.units import KnownUnits, LoweredUnit, UnitLowering
 from ascendsim.lower.ways import WayPicker
 from ascendsim.opset import OpSet
@@ -38,6 +39,7 @@ from ascendsim.opset.work import (
     CubePair,
     CubeWork,
     FilterWork,
+    FinishedProduct,
     LinkWork,
     LowerContext,
     MoveWork,
@@ -196,7 +198,7 @@ class Lowering:
         """
         workspaces: dict[str, int] = {}
         name = workspace_name(node.name)
-        if isinstance(work, SequenceWork | WorkChoice | AttentionWork | StagedProduct):
+        if isinstance(work, Scratching | WorkChoice):
             work = with_workspace(work, name)
         try:
             if isinstance(work, WorkChoice):
@@ -209,7 +211,7 @@ class Lowering:
             raise CompileError(
                 f"node {node.name!r} ({node.op_type})", f"cannot be lowered: {error}"
             ) from error
-        if isinstance(work, SequenceWork | AttentionWork | StagedProduct):
+        if isinstance(work, Scratching):
             workspaces = workspaces_of(work, name)
         tasks = [task_of(stage, number, node.name, self.soc) for number, stage in enumerate(stages)]
         return tasks, workspaces, stages[0].option
@@ -222,11 +224,13 @@ class Lowering:
             option: Which of the tilings that are worth a look to take; None = the quickest, if tilings are
                 picked by time.
         """
-        if not isinstance(work, CubeWork | CubePair) or (self.tilings is None and option is None):
+        if not isinstance(work, Tiled) or (self.tilings is None and option is None):
             return self.stages(work)
         options: Options
         if isinstance(work, CubeWork):
             options = cube_options(work, self.soc, self.expansion)
+        elif isinstance(work, FinishedProduct):
+            options = finished_options(work, self.soc, self.expansion)
         else:
             options = pair_options(work, self.soc, self.expansion)
         options = [partial(_trimmed, make) for make in options]
@@ -267,6 +271,8 @@ class Lowering:
             return [lower_attention(work, self.soc, self.expansion)]
         if isinstance(work, StagedProduct):
             return [lower_staged(work, self.soc, self.expansion)]
+        if isinstance(work, FinishedProduct):
+            return [finished_options(work, self.soc, self.expansion)[0]()]
         if isinstance(work, FilterWork):
             return [lower_filter(work, self.soc, self.expansion)]
         if isinstance(work, VectorWork):

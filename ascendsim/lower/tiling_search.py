@@ -15,8 +15,9 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.keys import key_of
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.opset.regions import refs_of, with_regions
-from ascendsim.opset.work import CubePair, CubeWork, WorkChoice
+from ascendsim.opset.work import CubePair, CubeWork, FinishedProduct, WorkChoice
 
+Tiled: TypeAlias = CubeWork | CubePair | FinishedProduct  # work that has tilings
 Options: TypeAlias = Sequence[Callable[[], Stage]]
 Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
 TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
@@ -46,7 +47,7 @@ class TilingSearch:
         self._timer, self._alone = timer, alone
         self._known: dict[Hashable, int] = {}
 
-    def choose(self, work: CubeWork | CubePair, options: Options) -> int:
+    def choose(self, work: Tiled, options: Options) -> int:
         """Index of the quickest option; of equals the first, which is the one that the closed form likes
         better.
 
@@ -102,12 +103,12 @@ def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
     return best
 
 
-def weights_of(work: CubeWork | CubePair) -> tuple[str, ...]:
+def weights_of(work: Tiled) -> tuple[str, ...]:
     """Regions of constants among the operands."""
     return tuple(dict.fromkeys(ref.region for ref in refs_of(work) if ref.constant))
 
 
-def anonymous(work: CubeWork | CubePair | WorkChoice) -> Hashable:
+def anonymous(work: Tiled | WorkChoice) -> Hashable:
     """All that decides how long work takes: its fields, with regions numbered in the order of their first
     use.
     """

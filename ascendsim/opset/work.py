@@ -422,7 +422,23 @@ class StagedProduct:
     packed: int = 1
 
 
-Way = Union[Part, SequenceWork, StagedProduct]
+@dataclass(frozen=True, slots=True)
+class FinishedProduct:
+    """A product whose results vector cores finish while the Cube goes on with the next ones, on chips where
+    both are apart and FIXPIPE cannot do the steps.
+
+    Attributes:
+        product: Of the steps on its way out, what they read and the results; it has no side outputs.
+        sums: Scratch memory for some tiles of its sums.
+        slots: Tiles that scratch memory holds for each cube core.
+    """
+
+    product: CubeWork
+    sums: Ref
+    slots: int = 2
+
+
+Way = Union[Part, SequenceWork, StagedProduct, FinishedProduct]
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,5 +465,6 @@ Work = Union[
     NoTask,
     SequenceWork,
     StagedProduct,
+    FinishedProduct,
     WorkChoice,
 ]

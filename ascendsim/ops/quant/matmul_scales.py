@@ -36,6 +36,7 @@ from ascendsim.opset.structure import product
 from ascendsim.opset.work import (
     SCALED,
     CubeWork,
+    FinishedProduct,
     LowerContext,
     Over,
     Ref,
@@ -49,6 +50,7 @@ from ascendsim.opset.work import (
 # GE's numbers of types (ge::DataType)
 TYPES = {0: DType.FLOAT32, 1: DType.FLOAT16, 2: DType.INT8, 3: DType.INT32, 27: DType.BFLOAT16}
 PACKED = 8  # int4 in an int32
+TILES, TILE_BYTES = 2, 128 << 10  # of sums in scratch memory for each core: what L0C holds
 _HALF = DType.FLOAT16
 
 
@@ -139,9 +141,9 @@ def _compute_quant(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[
     return [finish(result, wanted[0])]
 
 
-def _lower_quant(node: Node, _context: LowerContext) -> Work:
+def _lower_quant(node: Node, context: LowerContext) -> Work:
     """Sums leave L0C by the column's scale, which FIXPIPE does; scales of rows, bfloat16 and a bias of floats
-    take the vector unit.
+    take the vector unit: where that is on other cores, beside the product.
     """
     output, bias, token = node.output, node.input(4), node.input(5)
     right, scale = node.required(1), Ref.of(node.required(2))
@@ -151,6 +153,7 @@ def _lower_quant(node: Node, _context: LowerContext) -> Work:
     kind, single = output.element_type, node.required(2).elements == 1
     by_column = [] if single else [Stream(scale, "col")]
     steps: list[Step] = []
+    beside = False
     if kind is DType.INT32:
         by_column = []
     elif kind is DType.INT8:
@@ -159,6 +162,7 @@ def _lower_quant(node: Node, _context: LowerContext) -> Work:
     elif token is None and kind is _HALF and (bias is None or whole):
         steps = [Step(SCALED, _HALF)]
     else:
+        beside = context.split_cores
         steps = [Step("vconv", DType.FLOAT32), Step("vmuls" if single else "vmul", DType.FLOAT32)]
         if token is not None:
             steps.append(Step("vmul", DType.FLOAT32))
@@ -168,7 +172,16 @@ def _lower_quant(node: Node, _context: LowerContext) -> Work:
             by_column.append(Stream(Ref.of(bias), "col"))
         steps.append(Step("vconv", DType.FLOAT32))
     port = 4 if whole else None
-    return _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
+    product = _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
+    return FinishedProduct(product, _scratch(output, context)) if beside else product
+
+
+def _scratch(result: Tensor, context: LowerContext) -> Ref:
+    """Room for the sums of few tiles of each core, at most as many as there are."""
+    size = DType.INT32.itemsize * result.elements
+    size = min(size, max(1, context.cores) * TILES * TILE_BYTES)
+    region = workspace_of(result.name)
+    return Ref(region, (size // DType.INT32.itemsize,), DType.INT32, Format.ND, size)
 
 
 def _product(
