@@ -25,7 +25,7 @@ from ascendsim.lower.templates.filter_grad import lower_filter
 from ascendsim.lower.templates.finished import finished_options
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.sequence import join_stages
-from ascendsim.lower.templates.stage import Stage, core_counts
+from ascendsim.lower.templates.stage import Stage, core_counts, sizes_in_all
 from ascendsim.lower.templates.staged import lower_staged
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -287,7 +287,10 @@ class Lowering:
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
         stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
-        return join_stages(stages, work.repeat, core_counts(self.soc))
+        joined = join_stages(stages, work.repeat, core_counts(self.soc))
+        if not work.apart or len(joined) > 1:
+            return joined
+        return [replace(joined[0], sizes=sizes_in_all(stages))]
 
 
 def _bounded(stage: Stage, repeat: int) -> Stage:

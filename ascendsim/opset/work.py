@@ -382,7 +382,23 @@ class NoTask:
     slices: tuple[Slice, ...] = ()
 
 
-Part = Union[CubeWork, FilterWork, VectorWork, MoveWork, ScalarWork, AiCpuWork]
+@dataclass(frozen=True, slots=True)
+class FinishedProduct:
+    """A product whose results vector cores finish while the Cube goes on with the next ones, on chips where
+    both are apart and FIXPIPE cannot do the steps.
+
+    Attributes:
+        product: Of the steps on its way out, what they read and the results; it has no side outputs.
+        sums: Scratch memory for some tiles of its sums.
+        slots: Tiles that scratch memory holds for each cube core.
+    """
+
+    product: CubeWork
+    sums: Ref
+    slots: int = 2
+
+
+Part = Union[CubeWork, FinishedProduct, FilterWork, VectorWork, MoveWork, ScalarWork, AiCpuWork]
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,11 +409,13 @@ class SequenceWork:
     Attributes:
         parts: In order; one on the AI CPU is a task of its own, between those on the cores.
         repeat: How often the list runs (time steps).
+        apart: Whether each part works on pieces of tensors of its own.
     """
 
     parts: tuple[Part, ...]
     repeat: int = 1
     workspace_bytes: int = 0
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,23 +440,7 @@ class StagedProduct:
     packed: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedProduct:
-    """A product whose results vector cores finish while the Cube goes on with the next ones, on chips where
-    both are apart and FIXPIPE cannot do the steps.
-
-    Attributes:
-        product: Of the steps on its way out, what they read and the results; it has no side outputs.
-        sums: Scratch memory for some tiles of its sums.
-        slots: Tiles that scratch memory holds for each cube core.
-    """
-
-    product: CubeWork
-    sums: Ref
-    slots: int = 2
-
-
-Way = Union[Part, SequenceWork, StagedProduct, FinishedProduct]
+Way = Union[Part, SequenceWork, StagedProduct]
 
 
 @dataclass(frozen=True, slots=True)

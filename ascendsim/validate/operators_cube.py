@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+import numpy as np
+
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Tensor
 from ascendsim.validate.operators_bench import Bench, OneOperator, logical
@@ -148,3 +150,15 @@ def sample_product(row: OperatorRow, bench: Bench) -> OneOperator:
     turned = "transposed" in row.case
     a, b = bench.made((m, k), DType.FLOAT16), bench.made((n, k) if turned else (k, n), DType.FLOAT16)
     return bench.finish(bench.builder.op("Gemm", a, b, transB=int(turned)), macs=m * n * k)
+
+
+def sample_groups(row: OperatorRow, bench: Bench) -> OneOperator:
+    """A stand-alone product of int8 in equal groups, with a scale a row and one a column."""
+    (rows, k), (groups, _, n) = (operand.shape for operand in row.inputs)
+    x, weight = (bench.made(operand.shape, DType.INT8) for operand in row.inputs)
+    scale, tokens = (bench.stored(shape, DType.FLOAT32) for shape in ((groups, n), (rows,)))
+    ends = bench.builder.constant(np.arange(1, groups + 1) * (rows // groups), "ends")
+    made = bench.builder.op(
+        "GroupedMatmul", x, weight, None, scale, None, None, None, ends, tokens, domain="ascend"
+    )
+    return bench.finish(made, macs=rows * n * k)

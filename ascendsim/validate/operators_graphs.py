@@ -20,6 +20,7 @@ from ascendsim.validate.operators_cube import (
     convolution_gradient,
     filter_gradient,
     product,
+    sample_groups,
     sample_product,
 )
 from ascendsim.validate.operators_language import LANGUAGE
@@ -266,6 +267,7 @@ _BUILDERS: dict[str, _Builder] = {
     **dict.fromkeys(("Conv2DBackpropFilter", "Conv2DBackpropFilterD"), filter_gradient),
     **dict.fromkeys(("MatMulV2", "MatMulV3"), product),
     **dict.fromkeys(("MatMul", "Matmul"), _any_product),
+    "GroupedMatMul int8 dequant": sample_groups,
     **dict.fromkeys(("OneHot", "OneHotD"), _one_hot),
     "TopKV2": _top_k,
     "NLLLoss": _nll_loss,

@@ -54,7 +54,6 @@ _ABSENT = {
     "DSAGenBitMask",
     "AdaptiveAvgPool3d",
     "AdaptiveAvgPool3dGrad",
-    "GroupedMatMul int8 dequant",
     "GroupedMatmul+dequant+GELU",
 }
 _SEVERAL = {"ForeachAddList", "ForeachMulScalar", "FusionOp_ReluGradV2_Cast", "MatMul+GELU"}
@@ -64,6 +63,7 @@ _BEST_STEPS = {
     "step 6: UB bank conflicts removed",
     "Case 7: constant tiling",
     "Scenario 2",
+    "Scenario 2, MIX_AIC",
     "144x128, S1",
     "MDL template: after Norm -> MDL",
     "static tiling: after constant tiling",

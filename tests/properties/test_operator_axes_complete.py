@@ -117,6 +117,7 @@ LESS = {
     "ascend::CompositeMatMul": "blocks of the matrices",
     "ascend::FlashAttentionScore": "its own teams share out batches and heads, and nobody cuts it further",
     "ascend::FlashAttentionScoreGrad": "as FlashAttentionScore",
+    "ascend::GroupedMatmul": "which matrix a row meets depends on its place; nobody cuts columns of weights",
     "ascend::FusedInferAttentionScore": "as FlashAttentionScore",
     "ascend::Scatter": "as ScatterElements",
     "ascend::IncreFlashAttention": "as FlashAttentionScore",

@@ -688,6 +688,19 @@ def _scaled_products(cases: Cases) -> None:
     cases.ascend(name, x, some(34, 3, dtype=np.int32), some(24, positive=True), None, some(24, positive=True))
 
 
+def _grouped(cases: Cases) -> None:
+    """Rows of experts by the experts' matrices."""
+    name, x, weight = "GroupedMatmul", some(7, 20), some(3, 20, 12)
+    counts, ends = np.array([2, 0, 4], np.int64), np.array([1, 4, 7], np.int64)
+    none = [None] * 3
+    cases.ascend(name, x, weight, None, None, *none, counts, group_list_type=1)
+    cases.ascend(name, x, weight.swapaxes(1, 2).copy(), some(3, 12), None, *none, ends, transpose_weight=1)
+    a, b = some(7, 34, dtype=np.int8), some(3, 34, 18, dtype=np.int8)
+    columns, rows = some(3, 18, positive=True), some(7, positive=True)
+    cases.ascend(name, a, b, None, columns, *none, ends)
+    cases.ascend(name, a, b, some(3, 18), columns, *none, ends, rows, dtype=DType.BFLOAT16)
+
+
 def _quantised(cases: Cases) -> None:
     x, scale, zero = some(3, 20, 5, 7), some(20, positive=True), some(20, dtype=np.int8)
     for axis_scale, axis_zero in ((scale, zero), (one(0.1), one(3, np.int8)), (scale, None)):
@@ -704,6 +717,7 @@ def _quantised(cases: Cases) -> None:
             "QLinearMatMul", a, one(0.25), one(1, np.int8), b, columns, zeros, one(2.0), one(3, np.int8)
         )
     _scaled_products(cases)
+    _grouped(cases)
     image, weight = some(2, 20, 6, 7, dtype=np.int8), some(12, 20, 3, 2, dtype=np.int8)
     cases.add("ConvInteger", image, weight, one(2, np.int8), strides=(2, 1), pads=(1, 0, 0, 1))
     for columns in (some(12, positive=True), one(0.5)):

@@ -181,7 +181,8 @@ def test_times_fall_short_of_those_measured_by_what_is_known(
 
     What is missing is not known: beyond the Cube's own time those kernels take 8,000 to 16,000 cycles for
     each tile of 128 x 256 of a core, and no published figure of an instruction (requantising by FIXPIPE,
-    draining L0C, issue) accounts for that. Vector cores scale rows beside the Cube, in one kernel. So each row has its own error here, and none may get worse unseen.
+    draining L0C, issue) accounts for that. So each row has its own error here, and none may get worse unseen.
+    Scales of rows are applied beside the Cube, in one kernel.
     """
     parameters = [np.ones(n, np.float32), None, None, np.ones(m, np.float32) if rows else None]
     simulated_us = time_us("QuantBatchMatmulV3", m, k, n, *parameters)

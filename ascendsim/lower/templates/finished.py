@@ -58,8 +58,7 @@ def lower_finished(work: FinishedProduct, tiling: Tiling, soc: SocSpec, expansio
     each = min(2, soc.vector_cores // max(1, soc.ai_cores))
     if not soc.split_cores or not each:
         raise CompileError(SUBJECT, "need cube and vector cores that are apart", soc.name)
-    sums = _sums_of(work)
-    product = product_of(sums, soc)
+    product = product_of(_sums_of(work), soc)
     axes = [
         (product.batch, tiling.share_batch),
         (product.images, tiling.share_images),
@@ -68,7 +67,7 @@ def lower_finished(work: FinishedProduct, tiling: Tiling, soc: SocSpec, expansio
     ]
     groups: list[BlockGroup] = []
     for number, (share, count) in enumerate(share_groups(axes)):
-        cube = _Summing(sums, product, tiling, soc, expansion, (share[2], share[3]), work.slots)
+        cube = _Summing(work, product, tiling, soc, (share[2], share[3]))
         groups.append(BlockGroup(replace(cube.write(*share), cross=FLAGS), count, number))
         vector = _Finishing(work, product, tiling, soc, expansion, each).write(*share)
         groups.append(BlockGroup(vector, count * each, number))
@@ -86,17 +85,15 @@ class _Summing(CubeWriter):
 
     def __init__(
         self,
-        work: CubeWork,
+        work: FinishedProduct,
         product: Product,
         tiling: Tiling,
         soc: SocSpec,
-        expansion: Expansion,
         share: tuple[int, int],
-        slots: int,
     ) -> None:
-        super().__init__(work, product, tiling, soc, Expansion(soc), share)
-        self.slots = slots
-        self.out = _ScratchOut(self.b, work, self.l0c)
+        super().__init__(_sums_of(work), product, tiling, soc, Expansion(soc), share)
+        self.slots = work.slots
+        self.out = _ScratchOut(self.b, self.work, self.l0c)
 
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
         """The program; all that was stored has been fetched at its end."""

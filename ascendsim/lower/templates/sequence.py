@@ -9,12 +9,13 @@ repeated sequence needs what all cores made before, so that the drain is a barri
 Where cube and vector cores are apart, they meet in global memory. A repeated sequence is still one task, of
 both kinds of cores, which meet at a barrier after each part: so does CANN's DynamicRNN for the 910B (one
 kernel, `dynamic_rnn_910b.cpp`; in `LstmFP16.cpp` every step is a product, SyncAll, the gates, SyncAll).
-Without repeats every part is a task of its own, as are parts on the AI CPU.
+Without repeats every part is a task of its own, as are parts on the AI CPU; parts that teams of both kinds
+of cores do are one task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 from types import MappingProxyType
@@ -59,6 +60,8 @@ def join_stages(
     kinds = {stage.core for stage in stages}
     if len(stages) == 1 and repeat == 1:
         return list(stages)
+    if repeat == 1 and all(stage.kind is TaskKind.MIX_AIC for stage in stages):
+        return [_teams_in_turn(stages)]
     together = None not in kinds and (repeat > 1 or len(kinds) == 1)
     sides = [side for kind in CoreKind for side in _side_by_side(stages, kind)] if together else []
     meet = repeat > 1 and len(sides) > 1 and _fit(sides, cores)  # equal blocks are in step anyway
@@ -67,13 +70,36 @@ def join_stages(
             return list(stages) * repeat
         runs = [(core, list(run)) for core, run in groupby(stages, key=lambda stage: stage.core)]
         return [stage for core, run in runs for stage in (run if core is None else join_stages(run, 1))]
+    sizes = _largest_sizes(stages)
+    starters = [_all_starters(stage) for stage in stages] if meet else None
+    groups = tuple(BlockGroup(_joined(blocks, repeat, starters), count) for blocks, count in sides)
+    return [Stage(groups, stages[0].kind if len(kinds) == 1 else TaskKind.AI_CORE, sizes)]
+
+
+def _teams_in_turn(stages: Sequence[Stage]) -> Stage:
+    """Stages of teams of cube and vector cores as one: a team goes on to its next part by itself."""
+    cubes, vectors = (
+        [replace(stage, groups=tuple(g for g in stage.groups if g.block.core is kind)) for stage in stages]
+        for kind in (CoreKind.CUBE, CoreKind.VECTOR)
+    )
+    each = vectors[0].groups[0].count // cubes[0].groups[0].count
+    groups: list[BlockGroup] = []
+    sides = zip(_side_by_side(cubes, CoreKind.CUBE), _side_by_side(vectors, CoreKind.VECTOR), strict=True)
+    for number, ((cube, count), (vector, _)) in enumerate(sides):
+        for blocks, cores in ((cube, count), (vector, count * each)):
+            block = replace(_joined(blocks, 1, None), cross=blocks[0][1].cross)
+            groups.append(BlockGroup(block, cores, number))
+    inside = frozenset().union(*(stage.inside for stage in stages))
+    return Stage(tuple(groups), TaskKind.MIX_AIC, _largest_sizes(stages), inside=inside)
+
+
+def _largest_sizes(stages: Sequence[Stage]) -> dict[str, int]:
+    """By region, what any of the stages can touch of it."""
     sizes: dict[str, int] = {}
     for stage in stages:
         for region, bytes in stage.sizes.items():
             sizes[region] = max(bytes, sizes.get(region, 0))
-    starters = [_all_starters(stage) for stage in stages] if meet else None
-    groups = tuple(BlockGroup(_joined(blocks, repeat, starters), count) for blocks, count in sides)
-    return [Stage(groups, stages[0].kind if len(kinds) == 1 else TaskKind.AI_CORE, sizes)]
+    return sizes
 
 
 def _fit(sides: Sequence[_Side], cores: Mapping[CoreKind, int]) -> bool:
@@ -131,7 +157,7 @@ def _joined(
         block, following = own.get(number), parts[(place + 1) % len(parts)]
         if block is not None:
             prefix = f"p{number}_"
-            body.extend(_renamed(block.body, prefix))
+            body.extend(_renamed(block.body, prefix, {flag.name for flag in block.flags}))
             allocations.extend(
                 replace(allocation, name=prefix + allocation.name, part=number)
                 for allocation in block.allocations
@@ -174,14 +200,16 @@ def _starters(block: Block) -> list[Pipe]:
     return starters
 
 
-def _renamed(body: Iterable[Statement], prefix: str) -> Iterator[Statement]:
+def _renamed(body: Iterable[Statement], prefix: str, flags: Collection[str]) -> Iterator[Statement]:
+    """The statements with buffers and flags of a part; flags between cores are those of all parts."""
+
     def name(operand: Operand) -> Operand:
         return operand if operand.buffer is Buffer.GM else replace(operand, name=prefix + operand.name)
 
     for item in body:
         match item:
             case Loop():
-                yield Loop(item.variable, item.trips, tuple(_renamed(item.body, prefix)))
+                yield Loop(item.variable, item.trips, tuple(_renamed(item.body, prefix, flags)))
             case Move() | Img2Col():
                 yield replace(item, dst=name(item.dst), src=name(item.src))
             case Mmad():
@@ -193,4 +221,4 @@ def _renamed(body: Iterable[Statement], prefix: str) -> Iterator[Statement]:
                 dsts, srcs = (tuple(name(operand) for operand in side) for side in (item.dsts, item.srcs))
                 yield replace(item, dsts=dsts, srcs=srcs)
             case SetFlag() | WaitFlag():
-                yield replace(item, flag=prefix + item.flag)
+                yield replace(item, flag=prefix + item.flag) if item.flag in flags else item

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product as combinations
 
@@ -65,6 +65,18 @@ def core_counts(soc: SocSpec) -> dict[CoreKind, int]:
 def sizes_of(*refs: Ref | None) -> dict[str, int]:
     """Bytes of the regions behind tensors."""
     return {ref.region: ref.bytes for ref in refs if ref is not None}
+
+
+def sizes_in_all(stages: Iterable[Stage]) -> dict[str, int]:
+    """Bytes of each region that stages on pieces of their own touch together; of scratch memory, that any
+    does.
+    """
+    sizes: dict[str, int] = {}
+    for stage in stages:
+        for region, bytes in stage.sizes.items():
+            before = sizes.get(region, 0)
+            sizes[region] = max(before, bytes) if region in stage.inside else before + bytes
+    return sizes
 
 
 def shared(total: int, share: int) -> tuple[tuple[int, int], ...]:

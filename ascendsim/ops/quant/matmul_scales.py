@@ -54,7 +54,8 @@ TILES, TILE_BYTES = 2, 128 << 10  # of sums in scratch memory for each core: wha
 _HALF = DType.FLOAT16
 
 
-def _result_type(context: InferContext, otherwise: DType, known: Sequence[DType]) -> DType:
+def result_type(context: InferContext, otherwise: DType, known: Sequence[DType]) -> DType:
+    """The type that the attribute `dtype` names, as a type or by GE's number."""
     given = context.node.attr("dtype", -1)
     kind = given if isinstance(given, DType) else otherwise if given == -1 else TYPES.get(int(given))
     if kind is None or kind not in known:
@@ -111,7 +112,7 @@ def _infer_quant(context: InferContext) -> None:
         _vector(context, 4, shape[-1], "column", single=False)
         _vector(context, 5, shape[-2], "row", single=False)
     kinds = (DType.FLOAT16, DType.BFLOAT16, DType.INT8, DType.INT32)
-    context.set(0, _result_type(context, DType.FLOAT16, kinds), shape)
+    context.set(0, result_type(context, DType.FLOAT16, kinds), shape)
 
 
 def _operand(node: Node, array: Array, attribute: str) -> Array:
@@ -173,10 +174,10 @@ def _lower_quant(node: Node, context: LowerContext) -> Work:
         steps.append(Step("vconv", DType.FLOAT32))
     port = 4 if whole else None
     product = _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
-    return FinishedProduct(product, _scratch(output, context)) if beside else product
+    return FinishedProduct(product, scratch_for(output, context)) if beside else product
 
 
-def _scratch(result: Tensor, context: LowerContext) -> Ref:
+def scratch_for(result: Tensor, context: LowerContext) -> Ref:
     """Room for the sums of few tiles of each core, at most as many as there are."""
     size = DType.INT32.itemsize * result.elements
     size = min(size, max(1, context.cores) * TILES * TILE_BYTES)
@@ -248,7 +249,7 @@ def _infer_weight(context: InferContext) -> None:
         _check_groups(context, shape[-1], _turned(second, bool(context.node.attr("transpose_weight", 0)))[0])
         _vector(context, 6, shape[-1], "column", single=False)
     otherwise = DType.INT8 if context.has(4) else context.dtype(0)
-    context.set(0, _result_type(context, otherwise, (context.dtype(0), DType.INT8)), shape)
+    context.set(0, result_type(context, otherwise, (context.dtype(0), DType.INT8)), shape)
 
 
 def _check_groups(context: InferContext, n: Dim, k: Dim) -> None:
