@@ -78,6 +78,16 @@ def gate(b: GraphBuilder, form: str = "sigmoid") -> Tensor:
     return b.op("Mul", gated, second)
 
 
+def two_products(b: GraphBuilder, form: str = "sigmoid", width: int = 8) -> Tensor:
+    """Gate and partner by products of their own, as PyTorch's models have them."""
+    x = b.op("Neg", b.input("x", (2, 3, 6)))
+    first, second = b.op("MatMul", x, random(6, 8)), b.op("MatMul", x, random(6, width, seed=1))
+    if form == "glu":
+        return b.op("SwiGLU", first, second)
+    gated = b.op("Swish", first) if form == "swish" else b.op("Mul", first, b.op("Sigmoid", first))
+    return b.op("Mul", gated, second)
+
+
 def rotated(b: GraphBuilder, slices: bool = True) -> Tensor:
     """Rotate-half as transformers has it."""
     x = b.op("Neg", b.input("x", (2, 3, 4, 8)))
@@ -147,6 +157,7 @@ LANGUAGE: dict[str, Body] = {
     "RmsNormDynamicQuantFusionPass": lambda b: quantised_norm(b, summed=False),
     "AddRmsNormQuantFusionPass": scaled_norm,
     "SwiGluFusionPass": gate,
+    "GateUpSwiGluFusionPass": two_products,
     "RotaryPositionEmbeddingFusionPass": rotated,
     "ApplyRotaryPosEmbFusionPass": turned_pair,
     "RotaryEmbeddingFusionPass": lambda b: embedded_pair(b, flat=True),

@@ -11,7 +11,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.passes.fusion.rule import FusionRule
-from ascendsim.passes.fusion.rules.language.gates import SwiGluFusionPass
+from ascendsim.passes.fusion.rules.language.gates import GateUpSwiGluFusionPass, SwiGluFusionPass
 from ascendsim.passes.fusion.rules.language.norms import (
     AddRmsNormDynamicQuantFusionPass,
     AddRmsNormFusionGraphPass,
@@ -35,6 +35,7 @@ from tests.support.language_graphs import (
     rotated,
     scaled_norm,
     turned_pair,
+    two_products,
 )
 
 ROUNDED = 2e-3  # float16
@@ -138,7 +139,31 @@ def test_halves_gate_each_other(form: str) -> None:
     assert taken(SwiGluFusionPass(), lambda b: gate(b, form)).operators == {"MatMul": 1, "SwiGlu": 1}
 
 
-def test_gates_of_two_products_stay_apart() -> None:
+@pytest.mark.parametrize("form", ["sigmoid", "swish", "glu"])
+def test_products_of_gate_and_partner_become_one(form: str) -> None:
+    result = taken(GateUpSwiGluFusionPass(), lambda b: two_products(b, form))
+    assert result.operators == {"Neg": 1, "MatMul": 1, "SwiGlu": 1}
+    product = next(node for node in result.graph.nodes if node.op_type == "MatMul")
+    assert product.required(1).static_shape == (6, 16)
+
+
+def test_products_that_do_not_fit_stay_two() -> None:
+    def computed(b: GraphBuilder) -> Any:
+        x = b.op("Neg", b.input("x", (3, 6)))
+        first, second = (b.op("MatMul", x, b.input(name, (6, 8))) for name in "vw")
+        return b.op("Mul", b.op("Swish", first), second)
+
+    def seen(b: GraphBuilder) -> Any:
+        made = two_products(b)
+        return [made, b.op("Neg", next(n.output for n in b.graph.nodes if n.op_type == "MatMul"))]
+
+    rule = GateUpSwiGluFusionPass()
+    assert refused(rule, lambda b: two_products(b, "swish", width=1)) == "the products have different widths"
+    assert refused(rule, seen).endswith("has a reader outside")
+    assert "SwiGlu" not in fused(build(computed), rule, generation="c220").operators
+
+
+def test_gates_of_two_tensors_stay_apart() -> None:
     def unequal(b: GraphBuilder) -> Any:
         parts = b.ops("Split", b.input("x", (4, 16)), [8, 8, 0], outputs=3, axis=-1)
         return b.op("Mul", b.op("Swish", parts[0]), parts[1])
