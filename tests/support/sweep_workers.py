@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ascendsim.sweep.store import DONE, Answer
 from ascendsim.sweep.work import Request
@@ -49,3 +52,15 @@ def request(key: str, batch: int, log: str = "") -> Request:
 def main_file() -> str | None:
     """The file of the program that this process thinks it is."""
     return getattr(sys.modules["__main__"], "__file__", None)
+
+
+@cache
+def tiny() -> bytes:
+    """An ONNX file of one product and a Relu, which takes a few milliseconds to simulate."""
+    import ascendsim as asim
+    from ascendsim.frontends.onnx.export import export_onnx
+
+    builder = asim.GraphBuilder("tiny")
+    weight = builder.constant(np.ones((64, 64), np.float32), "w")
+    builder.output(builder.op("Relu", builder.op("MatMul", builder.input("x", (16, 64)), weight)), "y")
+    return export_onnx(builder.build())

@@ -17,6 +17,7 @@ from ascendsim.sweep.ranges import Choice, Range, dimensions
 from ascendsim.sweep.rows import Sweep, SweepRow
 from ascendsim.sweep.store import DONE, FAILED, Answer
 from ascendsim.sweep.work import FIGURES, NOTES, Source
+from tests.support.sweep_workers import tiny
 
 pytest.importorskip("optuna")
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
@@ -122,11 +123,11 @@ def test_a_stopped_search_goes_on_with_what_is_kept(tmp_path: Path, monkeypatch:
     space = {"batch": [1, 2], "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
     asked: dict[str, Any] = {"trials": 5, "workers": 1, "batch": 2}
     with pytest.raises(Stopped):
-        asim.search(LENET, space, store=tmp_path / "s.db", **asked)
+        asim.search(tiny(), space, store=tmp_path / "s.db", **asked)
     budget[0] = -1
-    resumed = asim.search(LENET, space, store=tmp_path / "s.db", **asked)
+    resumed = asim.search(tiny(), space, store=tmp_path / "s.db", **asked)
     assert len(computed) == len(set(computed)) == len(resumed)
-    through = asim.search(LENET, space, **asked)
+    through = asim.search(tiny(), space, **asked)
     assert through.table() == resumed.table()
 
 

@@ -17,6 +17,7 @@ from ascendsim.sweep.key import chip_digest, chip_of, key_of_point
 from ascendsim.sweep.rows import Sweep, SweepRow
 from ascendsim.sweep.store import DONE, FAILED, Answer
 from ascendsim.sweep.work import Request, Source, answer
+from tests.support.sweep_workers import tiny
 
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
 # of 30 B wide UB nothing fits, which only this chip with this figure says: the point fails, not the sweep
@@ -61,7 +62,7 @@ def test_a_row_again_in_full(four: Sweep) -> None:
 
 def test_a_point_that_fails_stops_no_other(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    found = asim.sweep(LENET, set={"buffers.ub": [SMALL, "256KiB"]}, store=store, workers=1)
+    found = asim.sweep(tiny(), set={"buffers.ub": [SMALL, "256KiB"]}, store=store, workers=1)
     assert [row[1:3] for row in found.table()] == [("Ascend310", 256 << 10)]
     ((number, _, size, why),) = found.failed().rows
     assert (number, size) == (0, 32)
@@ -71,13 +72,13 @@ def test_a_point_that_fails_stops_no_other(tmp_path: Path) -> None:
 
 def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "s.db"
-    first = asim.sweep(LENET, batch=[1, 2], store=store, workers=1)
+    first = asim.sweep(tiny(), batch=[1, 2], store=store, workers=1)
     asked: list[int] = []
     real = sweeping.answers
     monkeypatch.setattr(
         sweeping, "answers", lambda requests, *more: (asked.append(len(requests)), real(requests, *more))[1]
     )
-    second = asim.sweep(LENET, batch=[2, 3, 1], store=store, workers=1)
+    second = asim.sweep(tiny(), batch=[2, 3, 1], store=store, workers=1)
     assert asked == [1]
     assert second.table().column("Time(us)")[2] == first.table().column("Time(us)")[0]
     assert [row.answer.attempts for row in second.rows] == [1, 1, 1]
@@ -85,9 +86,9 @@ def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_failed_point_is_tried_again_only_if_asked(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"store": tmp_path / "s.db", "workers": 1, "shapes": {"none": (1,)}}
-    assert [row.answer.attempts for row in asim.sweep(LENET, **asked).rows] == [1]
-    assert [row.answer.attempts for row in asim.sweep(LENET, **asked).rows] == [1]
-    again = asim.sweep(LENET, **asked, retry=True)
+    assert [row.answer.attempts for row in asim.sweep(tiny(), **asked).rows] == [1]
+    assert [row.answer.attempts for row in asim.sweep(tiny(), **asked).rows] == [1]
+    again = asim.sweep(tiny(), **asked, retry=True)
     assert [(row.answer.state, row.answer.attempts) for row in again.rows] == [(FAILED, 2)]
 
 
@@ -114,14 +115,14 @@ def test_a_change_of_a_chip_file_is_another_question(tmp_path: Path) -> None:
     times = []
     for rate in (20, 60):
         chip.write_text(text.replace("RATE", str(rate)))
-        found = asim.sweep(LENET, soc=chip, store=tmp_path / "s.db", workers=1)
+        found = asim.sweep(tiny(), soc=chip, store=tmp_path / "s.db", workers=1)
         times.append(found.table().column("Time(us)")[0])
     assert times[0] > times[1]  # type: ignore[operator]
 
 
 def request(**more: Any) -> Request:
-    point = {"model": "lenet5.onnx", "soc": "Ascend310"}
-    source = sweeping.sources_of(LENET)["lenet5.onnx"]
+    point = {"model": "tiny", "soc": "Ascend310"}
+    (source,) = sweeping.sources_of(tiny()).values()
     return replace(Request("k", point, source, chip_digest(chip_of(point)), sweeping.fingerprint()), **more)
 
 
@@ -132,8 +133,8 @@ def test_a_worker_says_why_it_has_no_figures(tmp_path: Path) -> None:
         "has other figures than when the sweep began": request(chip="other"),
         "cannot be read .*give its bytes": request(source=Source("x", "d", str(tmp_path / "gone.onnx"))),
         "has changed since the sweep began": request(source=Source("x", "other", str(LENET))),
-        "took longer than 0.01 s": request(
-            point={"model": "x", "soc": "Ascend310", "batch": 77}, time_limit=0.01
+        "took longer than 0.001 s": request(
+            point={"model": "x", "soc": "Ascend310", "batch": 77}, time_limit=0.001
         ),
         "axis|shapes|input": request(point={"model": "x", "soc": "Ascend310", "shapes": {"none": [1]}}),
     }
@@ -144,9 +145,10 @@ def test_a_worker_says_why_it_has_no_figures(tmp_path: Path) -> None:
             raise AssertionError(found.error)
 
 
-def test_bytes_are_a_model_too(four: Sweep) -> None:
-    found = asim.sweep(LENET.read_bytes(), batch=[1], workers=1)
-    assert found.table().column("Time(us)")[0] == four.table().column("Time(us)")[1]
+def test_bytes_are_a_model_too(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.onnx"
+    file.write_bytes(tiny())
+    assert asim.sweep(tiny(), workers=1).table() == asim.sweep(file, workers=1).table()
 
 
 def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +165,7 @@ def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPat
             yield Answer(each.key, DONE, {"Time(us)": 1.0, **figures})
 
     monkeypatch.setattr(sweeping, "answers", made_up)
-    found = asim.sweep(LENET, batch=[1, 2, 3, 4], screen=True, workers=1)
+    found = asim.sweep(tiny(), batch=[1, 2, 3, 4], screen=True, workers=1)
     assert asked == [["closed_form"] * 4, ["verified"] * 3]  # batch 4 is far behind, 3 within the margin
     assert found.table().column("tiling") == ("verified", "verified", "verified", "closed_form")
     assert found.pareto().column("batch") == (2, 1)
@@ -174,7 +176,7 @@ def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPat
     [
         ({"model": "none.onnx"}, r"model 'none.onnx' cannot be read \(No such file"),
         ({"model": []}, "must name at least one model"),
-        ({"model": [LENET, LENET]}, "names a model twice"),
+        ({"model": [tiny(), tiny()]}, "names a model twice"),
         ({"workers": 0}, "workers must be a positive whole number, not 0"),
         ({"time_limit": 0}, "time_limit must be above 0"),
         ({"soc": "Ascend31"}, "chip 'Ascend31' is unknown; did you mean Ascend310"),
@@ -196,7 +198,7 @@ def test_a_graph_is_told_what_to_give_instead() -> None:
 def test_a_chip_that_cannot_run_is_a_failed_row() -> None:
     chips = asim.chips()
     name = next(str(row["chip"]) for row in chips.records() if row["can be run"] == "no")
-    found = asim.sweep(LENET, soc=[name, "Ascend310"], workers=1)
+    found = asim.sweep(tiny(), soc=[name, "Ascend310"], workers=1)
     assert [row[1] for row in found.table()] == ["Ascend310"]
     assert "can be shown but not run" in str(found.failed()[0][-1])
 
@@ -253,7 +255,7 @@ def test_the_package_is_the_function() -> None:
     room = importlib.import_module("ascendsim.sweep")
     assert room is not asim.Sweep
     assert callable(room)
-    assert room(LENET, workers=1, batch=[1]).table().column("batch") == (1,)
+    assert room(tiny(), workers=1, batch=[1]).table().column("batch") == (1,)
 
 
 def test_figures_are_plain_json(four: Sweep) -> None:
