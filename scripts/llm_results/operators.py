@@ -117,11 +117,6 @@ def attention(
     return build
 
 
-def even(total: int, count: int) -> list[int]:
-    """A total as nearly equal parts."""
-    return [total // count + (number < total % count) for number in range(count)]
-
-
 def cache(rows: int) -> Build:
     """Keys and values of new tokens into their places."""
 
@@ -234,8 +229,10 @@ def in_fractals(m: int, k: int, n: int) -> Callable[[], float]:
 
 
 VOCABULARY, SAMPLED = 151936, 8  # tokens of Qwen3; sequences between the 1 and 32 of the scenarios
-PROMPTS = 32832  # tokens of a step in the middle of 24624 and 41040, in 9 sequences
-_RUNS = even(PROMPTS, 9)
+# Totals of steps are multiples of 4104 and what is left of such a prompt behind 2048 tokens, and 16 more:
+# prompts of 4096 tokens with a template around them
+PROMPT = 4104
+PROMPTS = 8 * PROMPT  # tokens of a step in the middle of 24624 and 41040
 
 ROWS: dict[str, Build | Callable[[], float]] = {
     "L104": rms_norm(136, 5120),
@@ -250,13 +247,13 @@ ROWS: dict[str, Build | Callable[[], float]] = {
     "L113": in_fractals(136, 1600, 5120),
     "L114": lambda b: b.op("Add", b.input("x", (136, 5120)), b.input("y", (136, 5120))),
     "L115": product(1, 5120, 9496),
-    "L116": attention(even(41040, 11), even(41040, 11), paged=False),
-    "L117": attention(even(24624, 7), even(24624, 7), paged=False),
-    "L118": attention(even(8224, 5), even(8224, 5)),
-    "L119": attention(even(6176, 4), even(6176, 4)),
+    "L116": attention([PROMPT] * 10, [PROMPT] * 10, paged=False),
+    "L117": attention([PROMPT] * 6, [PROMPT] * 6, paged=False),
+    "L118": attention([PROMPT, PROMPT, 16], [PROMPT, PROMPT, 16]),
+    "L119": attention([PROMPT, PROMPT - 2048, 16], [PROMPT, PROMPT, 16]),
     "L120": attention([1] * 16, [4096] * 16),
-    "L121": attention(even(65536, 11), [8192] * 11),
-    "L122": attention(even(65536, 66), [1024] * 66),
+    "L121": attention([8192] * 8, [8192] * 8),
+    "L122": attention([1024] * 64, [1024] * 64),
     "L123": attention([1] * 2, [4096] * 2, 16, 1, 512, rope=64, pool=1135),
     "L124": attention([1] * 4, [4096] * 4, 16, 1, 512, rope=64, pool=1135),
     "L125": attention([1] * 5, [4096] * 5, 16, 1, 512, rope=64, pool=1135),
@@ -274,7 +271,7 @@ ROWS: dict[str, Build | Callable[[], float]] = {
         product(PROMPTS, 1600, 5120),
     ),
     "L134": product(9, 5120, 9496),
-    "L135": attention(_RUNS, _RUNS, paged=False),
+    "L135": attention([PROMPT] * 8, [PROMPT] * 8, paged=False),
     "L136": split(PROMPTS),
     "L137": plain("SwiGlu", (PROMPTS, 3200)),
     "L138": both_norm(PROMPTS, 5120, bias=True),
