@@ -14,7 +14,7 @@ from ascendsim.sweep.space import Point
 from ascendsim.sweep.store import DONE
 
 if TYPE_CHECKING:
-    from ascendsim.sweep.sensitivities import Ask, Probe
+    from ascendsim.sweep.probes import Ask, Probe
 
 _LEVELS = 4  # places of each figure between its ends, as Morris has them
 

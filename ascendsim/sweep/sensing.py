@@ -11,8 +11,9 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.sweep.figures import Movable, movable, single
 from ascendsim.sweep.key import chip_of
+from ascendsim.sweep.probes import Probe, Side
 from ascendsim.sweep.rows import SweepRow
-from ascendsim.sweep.sensitivities import Probe, Sensitivity, Side
+from ascendsim.sweep.sensitivities import Sensitivity
 from ascendsim.sweep.space import Point, space_of
 from ascendsim.sweep.store import DONE, Store
 from ascendsim.sweep.sweeping import Asking, ModelSource, Progress, sources_of
