@@ -4,6 +4,7 @@ errors."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_each_refusal_keeps_its_reason() -> None:
     assert [(refusal.node, refusal.reason) for refusal in dropped.refusals] == [
         ("two", "the constant is not 1")
     ]
+
+
+def test_the_table_names_the_commonest_refusal() -> None:
+    report = fuse(relu_chain(4), JoinPairs())
+    (row,) = report.table().rows
+    assert row == ("graph", "JoinRelu", 3, 2, "made by this pass")
+    refused = report.records[0]
+    other = replace(refused, refusals=[replace(refused.refusals[0], reason="more often")] * 2)
+    report.records.append(other)
+    assert [row[-1] for row in report.table().rows] == ["more often"]
+    assert fuse(relu_chain(2), JoinRelu()).table().rows[0][-1] == ""
 
 
 class Vanishing(JoinRelu):

@@ -182,6 +182,15 @@ def test_nodes_marked_no_const_folding_stay_but_their_values_reach_shape_rules()
     assert result.report.totals()["ConstantFoldingPass"]["left: marked no_const_folding"] >= 1
 
 
+@pytest.mark.parametrize("op_type", ["Shape", "Size"])
+def test_dimensions_marked_no_const_folding_stay(op_type):
+    b = asim.GraphBuilder()
+    asked = b.op(op_type, b.op("Relu", b.input("x", (2, 3))))
+    asked.producer.attributes["no_const_folding"] = 1
+    b.output(b.op("Neg", asked), "y")
+    assert op_type in types(asim.optimize(b.build()).graph)
+
+
 def test_empty_results_become_constants():
     b = asim.GraphBuilder()
     x = b.input("x", (4, 3))
