@@ -14,7 +14,8 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
-from tests.support.single_node import make_node, run
+from ascendsim.opset.work import AiCpuWork, SequenceWork
+from tests.support.single_node import lower, make_node, run
 
 Array = NDArray[Any]
 WINDOWS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
@@ -218,3 +219,9 @@ def test_shapes_with_unknown_dimensions() -> None:
         made = node.output.shape
         assert made == (("n", 2, None, 4) if shape else (None,) * 4)
         assert node.outputs[1].shape == ((*made[:2], 9, None) if made else None)
+
+
+@pytest.mark.parametrize(("dtype", "work"), [(np.float32, SequenceWork), (np.float64, AiCpuWork)])
+def test_gradients_of_normalised_doubles_run_on_the_ai_cpu(dtype: type, work: type) -> None:
+    x, rows, gamma = np.ones((4, 16), dtype), np.ones((4, 1), dtype), np.ones(16, dtype)
+    assert isinstance(lower("LayerNormGrad", [x, x, rows, rows, gamma], 3, "ascend"), work)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
-from ascendsim.opset.work import ScalarWork, SequenceWork, VectorWork
+from ascendsim.opset.work import AiCpuWork, ScalarWork, SequenceWork, VectorWork
 from tests.support.operator_cases import work_of
-from tests.support.single_node import infer, make_node, run
+from tests.support.single_node import infer, lower, make_node, run
 
 Array = Any
 RANDOM = np.random.default_rng(11)
@@ -168,3 +168,10 @@ def test_work_of_losses() -> None:
     assert fill.rows * fill.cols == 54
     assert isinstance(stores, ScalarWork)
     assert stores.elements == 6
+
+
+def test_losses_of_doubles_run_on_the_ai_cpu_and_labels_may_be_any_integers() -> None:
+    scores, labels = np.ones((4, 10), np.float32), np.zeros(4, np.int64)
+    assert isinstance(lower("SoftmaxCrossEntropyLoss", [scores, labels]), SequenceWork)
+    weights = np.ones(10, np.float64)
+    assert isinstance(lower("SoftmaxCrossEntropyLoss", [scores, labels, weights]), AiCpuWork)

@@ -18,10 +18,9 @@ def all_graphs(graph: Graph) -> Iterator[Graph]:
 
 def is_dead(node: Node) -> bool:
     """Whether nobody reads a result of a node or waits for it; so is one that is gone already."""
-    graph = node.graph
-    if graph is None:
-        return True
-    return not node.followers and not any(tensor._uses or is_output(graph, tensor) for tensor in node.outputs)
+    if node.followers:
+        return False
+    return not any(tensor._uses or is_output(node.graph, tensor) for tensor in node.outputs)
 
 
 def disconnect(subgraph: Graph) -> None:
