@@ -68,11 +68,14 @@ def test_cores_without_a_part_count_phases_as_the_others_do() -> None:
     assert ddr_bytes(soc, SequenceWork((wide, small, again)))[0] == (2 << 20) + 128
 
 
-def test_a_tensor_that_parts_read_bit_by_bit_comes_from_dram_once() -> None:
-    """The first part reads half of it, the second all: half is there already."""
+@pytest.mark.parametrize("share", [0.1, 0.8, 1.4])
+def test_a_tensor_of_which_a_part_reads_half_counts_half_for_it(share: float) -> None:
+    """As for a task that reads half, before one that reads all."""
     soc = load("Ascend910A")
-    (half,), (whole,) = steps("x", "h", elements=1 << 19), steps("x", "y", elements=1 << 20)
-    assert ddr_bytes(soc, SequenceWork((half, whole)))[0] == 2 << 20
+    elements = int((soc.l2.size or 0) * share) // 4 // 4096 * 4096
+    (half,), (whole,) = steps("x", "h", elements=elements), steps("x", "y", elements=2 * elements)
+    joined, apart = ddr_bytes(soc, SequenceWork((half, whole))), ddr_bytes(soc, half, whole)
+    assert joined == pytest.approx(apart, rel=1e-4, abs=8)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.35, 0.7])
