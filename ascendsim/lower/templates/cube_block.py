@@ -336,7 +336,7 @@ class CubeWriter:
                 offset = plus(base, times(where.m, BLOCK_BYTES), times(k[0], plane))
                 tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
             else:
-                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips, self.grain)
+                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips=trips, grain=self.grain)
         self._load(tile, self.a1, 0, work.a, note=self.notes.load_a(where, m, k))
 
     def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:

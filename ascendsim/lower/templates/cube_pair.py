@@ -351,7 +351,7 @@ class _PairWriter:
             tile = Tile.strided(ref.region, offset, side.k_blocks, rows * geometry.out_w * BLOCK_BYTES, plane)
         else:
             run, k = (positions, rows * geometry.out_w), (ZERO, side.k_blocks)
-            tile = image_tile(ref, geometry, run, k, base, trips, geometry.out_w)
+            tile = image_tile(ref, geometry, run, k, base, trips=trips, grain=geometry.out_w)
         tile = fitted(b, tile, ref)
         target = b.target(self.source, tile.bytes)
         b.emit(

@@ -171,7 +171,7 @@ class _Writer:
             tile = Tile.strided(work.image.region, start, n[1], run[1] * BLOCK_BYTES, size)
         else:
             grain = self.product.grain(self.tiling.positions, self.tiling.run)
-            tile = image_tile(work.image, conv, run, n, base, trips, grain)
+            tile = image_tile(work.image, conv, run, n, base, trips=trips, grain=grain)
         self._bring(work.image, tile, 1)
         b.commit(self.l1)
 

@@ -108,6 +108,7 @@ def image_tile(
     positions: tuple[Affine, int],
     k: tuple[Affine, int],
     base: Affine,
+    *,
     trips: int,
     grain: int,
 ) -> Tile:

@@ -59,7 +59,7 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     if work.maps is not None:
         writer = MapWriter
     if work.windows is not None:
-        writer = partial(WindowWriter, work.windows, share_rows)
+        writer = partial(WindowWriter, share=share_rows)
     groups = []
     axes = [(space.rows, share_rows), (space.cols, share_cols)]
     shares = list(share_groups(axes))

@@ -30,25 +30,24 @@ class WindowWriter(VectorWriter):
     """Writes the program of a share of rows of the result.
 
     Args:
-        windows: Of the work.
-        share: Rows of a share, all but the last.
         builder, work, space, steps, rows, cols: See `VectorWriter`.
+        share: Rows of all shares but the last.
     """
 
     def __init__(
         self,
-        windows: RowWindows,
-        share: int,
         builder: BlockBuilder,
         work: VectorWork,
         space: Space,
         steps: tuple[Step, ...],
         rows: int,
         cols: int,
+        *,
+        share: int,
     ) -> None:
-        self.windows, self.share = windows, share
-        self.source = work.inputs[0]
-        self.line = line_bytes(windows, self.source.ref, space)
+        assert work.windows is not None
+        self.windows, self.share, self.source = work.windows, share, work.inputs[0]
+        self.line = line_bytes(self.windows, self.source.ref, space)
         super().__init__(builder, work, space, steps, rows, cols)
 
     def _choose_tile(self) -> None:
