@@ -106,6 +106,8 @@ class Kernel:
         rows, columns: Sizes of the tile.
         first: First row and column of the tile in the whole iteration space.
         whole_rows: Whether rows are reduced or normalised: columns are all of a row.
+        under: Of windows over rows of maps: rows of the first source that are there, the first and the one
+            behind the last; () of all others.
     """
 
     target: Part
@@ -114,6 +116,7 @@ class Kernel:
     columns: int
     first: tuple[int, int] = (0, 0)
     whole_rows: bool = False
+    under: tuple[int, int] | tuple[()] = ()
 
 
 @dataclass(frozen=True, slots=True)

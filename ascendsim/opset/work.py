@@ -19,6 +19,7 @@ from ascendsim.opset.lower_context import LowerContext as LowerContext
 from ascendsim.opset.refs import WORKSPACE as WORKSPACE
 from ascendsim.opset.refs import Ref as Ref
 from ascendsim.opset.refs import workspace_of as workspace_of
+from ascendsim.opset.row_windows import RowWindows as RowWindows
 from ascendsim.opset.steps import Over as Over
 from ascendsim.opset.steps import Step as Step
 
@@ -225,6 +226,8 @@ class VectorWork:
             reduce 1).
         gather_bytes: > 0 if reads come in pieces of this size instead of contiguous ones (planes under
             windows, strided slices).
+        windows: What a row of the result is made of, where windows lie over rows of maps; a row of `rows` and
+            `cols` is one of a map then.
         live_bytes: UB bytes that an element needs for values between steps, where they are several at once
             (fused chains).
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
@@ -249,6 +252,7 @@ class VectorWork:
     reduces: Literal["none", "cols", "rows"] = "none"
     sweeps: int = 1
     gather_bytes: int = 0
+    windows: RowWindows | None = None
     live_bytes: int = 0
     planes: bool = False
     maps: Maps | None = None

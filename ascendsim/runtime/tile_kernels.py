@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.core.errors import SimulationError
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.isa.notes import Arrays, Kernel, Part, as_matrix, from_matrix
 from ascendsim.ops.shared.common import finish
@@ -52,6 +52,8 @@ class TileKernels:
             known[tensor.name] = finish(self._given(kernel, part, array, tensor), self._dtype_of(tensor))
         with np.errstate(all="ignore"):
             made = self._made(like, known)
+        if kernel.under:
+            return from_matrix(_rows_of(like, made, kernel), kernel.target.box)
         if kernel.target.over == "col":
             return made.reshape(kernel.columns)
         made = made.reshape(kernel.rows, -1)
@@ -67,6 +69,8 @@ class TileKernels:
         shape = tensor.static_shape
         if part.over == "one":
             return array.reshape(shape)
+        if kernel.under:
+            return _maps(tensor, array, kernel.under)
         if part.over != "all":
             whole = np.zeros(part.count, array.dtype)
             whole[: len(array)] = array
@@ -119,6 +123,31 @@ class TileKernels:
         for one, result in zip(node.outputs, results, strict=False):
             known[one.name] = finish(np.asarray(result), self._dtype_of(one))
         return known[tensor.name]
+
+
+def _maps(tensor: Tensor, rows: Array, under: tuple[int, int]) -> Array:
+    """The maps that some rows are of; all other rows have a value that spoils what is made of them."""
+    height = _height(tensor)
+    first, end = under[0] // height, ceil_div(under[1], height)
+    spoilt = np.inf if rows.dtype.kind == "f" else np.iinfo(rows.dtype).max
+    whole = np.full(((end - first) * height, rows.shape[1]), spoilt, rows.dtype)
+    whole[under[0] - first * height : under[1] - first * height] = rows
+    if not _is_map(tensor):
+        return whole.reshape(end - first, 1, *tensor.static_shape[2:])
+    lines = whole.reshape(end - first, height, tensor.static_shape[3], -1)
+    return lines.transpose(0, 3, 1, 2)
+
+
+def _rows_of(tensor: Tensor, maps: Array, kernel: Kernel) -> Array:
+    """Rows of a tile, of all rows of the maps that they are of."""
+    lines = maps.transpose(0, 2, 3, 1) if _is_map(tensor) else maps
+    first = kernel.first[0] % _height(tensor)
+    return lines.reshape(-1, kernel.columns)[first : first + kernel.rows]
+
+
+def _height(tensor: Tensor) -> int:
+    """Rows of a map."""
+    return math.prod(tensor.static_shape[2:-1])
 
 
 def _is_map(tensor: Tensor) -> bool:

@@ -11,8 +11,7 @@ from ascendsim.lower.templates.conv import (
     input_rows,
     is_direct,
     kernel_rows,
-    largest_a_bytes,
-    run_lengths,
+    run_grain,
     skips_rows,
     taps,
     window,
@@ -27,44 +26,63 @@ def geometries(count: int = 150) -> list[ConvGeometry]:
 
 
 def rows_needed(conv: ConvGeometry, start: int, positions: int, kernel: int) -> set[int]:
-    """Rows of the map, padding counted in, under the first `kernel` rows of the window at a run of
-    positions."""
+    """Rows of the map, padding counted in, from the first to the last that each window at a run of positions
+    touches with the first `kernel` rows of the filter."""
     first, last = start // conv.out_w, (start + positions - 1) // conv.out_w
-    return {
-        out * conv.stride_h + tap * conv.dilation_h for out in range(first, last + 1) for tap in range(kernel)
-    }
+    reach = (kernel - 1) * conv.dilation_h + 1
+    return {out * conv.stride_h + row for out in range(first, last + 1) for row in range(reach)}
 
 
-def test_a_window_holds_what_any_run_of_its_length_needs() -> None:
-    """Wherever the run begins, or at the begin of a row if it is of whole ones; and not a row more, unless
-    they are skipped."""
+def runs_of(total: int, share: int, run: int) -> dict[int, list[int]]:
+    """First positions of all runs of shares, by length."""
+    found: dict[int, list[int]] = {}
+    for begin in range(0, total, share):
+        end = min(total, begin + share)
+        for start in range(begin, end, run):
+            found.setdefault(min(run, end - start), []).append(start)
+    return found
+
+
+def test_a_share_loads_the_rows_that_its_windows_touch() -> None:
+    """No run touches more rows than are loaded for those of its length; where all ways in which such runs may
+    begin inside of an output row occur, one touches as many."""
     random = Random(9)
+    exact = inside = 0
+    for conv in geometries(400):
+        total = conv.out_h * conv.out_w
+        share = random.choice([conv.out_w * random.randint(1, conv.out_h), random.randint(1, total)])
+        run = min(
+            share, random.choice([conv.out_w * random.randint(1, conv.out_h), random.randint(1, total)])
+        )
+        grain, kernel = run_grain(conv, total, share, run), random.randint(1, conv.kernel_h)
+        for length, starts in runs_of(total, share, run).items():
+            held = window(conv, length, grain, kernel).rows
+            touched = [min(conv.height, len(rows_needed(conv, start, length, kernel))) for start in starts]
+            assert held >= max(touched), (conv, share, run, length)
+            begins = {start % conv.out_w for start in starts}
+            assert not any(begin % grain for begin in begins)
+            if begins == set(range(0, conv.out_w, grain)):
+                assert held == max(touched), (conv, share, run, length)
+                exact += 1
+            inside += grain < conv.out_w and length % conv.out_w == 0 and len(begins) > 1
+    assert exact > 300
+    assert inside > 10  # whole output rows that begin inside of one
+
+
+def test_no_run_takes_more_room_than_the_longest() -> None:
+    random = Random(10)
     for conv in geometries():
-        every = conv.out_h * conv.out_w
-        for positions in {1, conv.out_w, every, *(random.randint(1, every) for _ in range(4))}:
-            for kernel in {conv.kernel_h, random.randint(1, conv.kernel_h)}:
-                step = conv.out_w if positions % conv.out_w == 0 else 1
-                runs = [
-                    rows_needed(conv, start, positions, kernel)
-                    for start in range(0, every - positions + 1, step)
-                ]
-                held = window(conv, positions, kernel).rows
-                spans = max(max(rows) - min(rows) + 1 for rows in runs)
-                most = max(len(rows) for rows in runs) if skips_rows(conv, kernel) else spans
-                if positions > conv.out_w or positions == conv.out_w or every - positions + 1 > conv.out_w:
-                    dilated = skips_rows(conv, kernel) and conv.dilation_h > 1 and kernel > 1
-                    assert held == min(conv.height, most) or dilated or held == min(conv.height, spans), (
-                        conv,
-                        positions,
-                        kernel,
-                    )
-                assert held >= min(conv.height, most), (conv, positions, kernel)
+        total, blocks = conv.out_h * conv.out_w, random.randint(1, 2 * taps(conv))
+        share, run = random.randint(1, total), random.randint(1, total)
+        grain = run_grain(conv, total, share, run)
+        room = [a_bytes(conv, length, blocks, grain) for length in sorted(runs_of(total, share, run))]
+        assert room == sorted(room)
 
 
 def test_runs_of_whole_rows_go_on_where_the_last_one_began_plus_its_rows() -> None:
     for conv in geometries():
         for rows in range(1, conv.out_h):
-            held = window(conv, rows * conv.out_w)
+            held = window(conv, rows * conv.out_w, conv.out_w)
             first, second = (min(rows_needed(conv, start, 1, 1)) for start in (0, rows * conv.out_w))
             if not skips_rows(conv, conv.kernel_h):
                 assert held.step_rows == second - first == rows * conv.stride_h
@@ -108,24 +126,8 @@ def test_tiles_of_a_matrix_are_whole_fractals_and_of_a_map_whole_rows() -> None:
         if is_direct(conv):
             assert a_bytes(conv, 20, 4) == 20 * 16 * 4 * 2
         else:
-            assert (
-                a_bytes(conv, conv.out_w, blocks) == window(conv, conv.out_w).rows * conv.width * 16 * 2 * 2
-            )
-        assert largest_a_bytes(conv, [3, conv.out_w, 7], blocks) == max(
-            a_bytes(conv, run, blocks) for run in (3, conv.out_w, 7)
-        )
-
-
-def test_run_lengths_are_those_of_cutting_shares_in_tiles() -> None:
-    random = Random(10)
-    for _ in range(300):
-        total = random.randint(1, 200)
-        share, tile = random.randint(1, total), random.randint(1, 60)
-        found = set()
-        for begin in range(0, total, share):
-            end = min(total, begin + share)
-            found |= {min(tile, end - start) for start in range(begin, end, tile)}
-        assert run_lengths(total, share, tile) == found
+            rows = window(conv, conv.out_w, conv.out_w).rows
+            assert a_bytes(conv, conv.out_w, blocks, conv.out_w) == rows * conv.width * 16 * 2 * 2
 
 
 def test_a_fractal_spans_as_many_rows_as_16_positions_reach() -> None:

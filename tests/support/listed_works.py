@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
-from ascendsim.opset.work import Copy, MoveWork, Over, ScalarWork, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import Copy, MoveWork, Over, RowWindows, ScalarWork, Step, Stream, VectorWork, Work
 from tests.support.lowering import ref
 
 HALF, FULL = DType.FLOAT16, DType.FLOAT32
@@ -79,6 +79,14 @@ def windows() -> VectorWork:
     steps = (Step("vmax", run=96), Step("vmax", count=3))
     inputs = (stream("x", (30_000,)),)
     return VectorWork(1, 30_000, steps, inputs, (stream("y", (30_000,)),), gather_bytes=96)
+
+
+def pooled_rows() -> VectorWork:
+    """Windows of 3 x 3, two apart, over 61 maps of 46 x 46: the second core begins inside of one."""
+    x, y = (Stream(ref(name, (61, size, size))) for name, size in (("x", 46), ("y", 22)))
+    steps = (Step("vmax", run=22, count=4), Step("vmax", count=2))
+    windows = RowWindows(46, 22, 3, 2, 0)
+    return VectorWork(1342, 22, steps, (x,), (y,), gather_bytes=4232, windows=windows)
 
 
 def long_reduction() -> VectorWork:
@@ -171,6 +179,7 @@ CASES: tuple[tuple[Callable[[], Work], str], ...] = (
     (down, "Ascend910A"),
     (planes, "Ascend310P3"),
     (windows, "Ascend310"),
+    (pooled_rows, "Ascend310"),
     (long_reduction, "Ascend310P3"),
     (built_steps, "Ascend310"),
     (copies, "Ascend910B1"),

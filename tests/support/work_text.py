@@ -89,6 +89,9 @@ def _vector(work: VectorWork, sizes: bool) -> str:
         words += [f"live {work.live_bytes}"] if work.live_bytes else []
     else:
         words += [name for name, held in (("gather", work.gather_bytes), ("live", work.live_bytes)) if held]
+    if work.windows is not None:
+        rows = [str(getattr(work.windows, item.name)) for item in fields(work.windows)]
+        words += ["windows " + "/".join(rows) if sizes else "windows"]
     words += [f"reduces {work.reduces}"] if work.reduces != "none" else []
     words += [f"on {work.cores} cores"] if work.cores != "worthwhile" else []
     words += ["one buffer"] if not work.overlaps else []

@@ -11,7 +11,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format, align
 from ascendsim.isa.instructions import Img2Col, Mmad, Move, Vector
 from ascendsim.isa.program import CoreKind, TaskKind
-from ascendsim.lower.templates.conv import run_lengths, window
+from ascendsim.lower.templates.conv import window
 from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage
@@ -210,13 +210,16 @@ def test_tiles_of_int8_matrices_hold_whole_blocks(chip: str, sizes: tuple[int, i
 def test_window_counts_halo_rows() -> None:
     conv = convolution(64, 56, 64, 3, 1, 1).conv
     assert conv is not None
-    assert window(conv, 56).rows == 3
-    assert window(conv, 112).rows == 4
-    assert window(conv, 64).rows == 5  # may span three output rows
-    assert window(conv, 56 * 56).rows == 56
+    assert window(conv, 56, 56).rows == 3
+    assert window(conv, 112, 56).rows == 4
+    assert window(conv, 112, 1).rows == 5  # spans three output rows if it begins inside of one
+    assert window(conv, 16, 8).rows == 4  # from the 48th position on
+    assert window(conv, 28, 28).rows == 3  # half a row
+    assert window(conv, 64, 1).rows == 5
+    assert window(conv, 56 * 56, 1).rows == 56
     strided = convolution(64, 56, 64, 1, 2).conv
     assert strided is not None
-    assert window(strided, 28 * 4).rows == 4  # rows between are skipped
+    assert window(strided, 28 * 4, 28).rows == 4  # rows between are skipped
 
 
 @pytest.mark.parametrize(
@@ -240,11 +243,6 @@ def test_tiles_of_maps_are_aligned_if_maps_and_tiles_are_whole_fractals(
 
 def test_tiles_of_an_axis_of_96_fractals_are_its_even_parts() -> None:
     assert tile_sizes(96 * 16, 64) == [96 * 16 // parts for parts in (2, 3, 4, 6, 8, 12, 24, 48)]
-
-
-def test_run_lengths_are_all_that_occur() -> None:
-    assert run_lengths(100, 48, 32) == {32, 16, 4}
-    assert run_lengths(96, 48, 48) == {48}
 
 
 def test_maps_that_are_unfolded_are_shared_by_whole_rows_as_well_as_by_fractals() -> None:

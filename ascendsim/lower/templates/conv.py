@@ -4,12 +4,13 @@ img2col unfolds.
 A feature map in NC1HWC0 is [images][C1][H][W][C0]; the k axis of the unfolded matrix runs over C1, kernel
 taps, C0. Output positions (rows of the matrix) are tiled in runs that may begin and end inside an output row,
 as load3d allows; the input rows that a run needs overlap those of its neighbours (halo) and are read again.
+A run that begins inside of an output row may touch one output row more than one of whole rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from math import gcd
 
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
 from ascendsim.lower.templates.strips import held_columns
@@ -39,22 +40,35 @@ def is_direct(conv: ConvGeometry | None) -> bool:
     )
 
 
-def window(conv: ConvGeometry, positions: int, kernel_rows: int | None = None) -> Window:
-    """The rows of a run of output positions.
+def run_grain(conv: ConvGeometry | None, total: int, share: int, run: int) -> int:
+    """What divides the number of positions between the beginning of any run and that of its output row,
+    where `total` positions are cut in shares and each share in runs; out_w if all begin with a row.
 
-    A run of whole output rows needs (rows - 1) * stride + kernel extent input rows, any other run one output
-    row more; where the stride skips rows (stride > kernel extent) only the needed ones are loaded.
+    >>> conv = ConvGeometry(1, 16, 12, 12, 3, 3, out_h=12, out_w=12, pads=(1, 1, 1, 1))
+    >>> run_grain(conv, 144, 72, 24), run_grain(conv, 144, 64, 24), run_grain(conv, 144, 144, 32)
+    (12, 4, 4)
+    """
+    if conv is None:
+        return 1
+    share = min(share, total)
+    steps = [step for step, whole in ((share, total), (run, share)) if step < whole]
+    return gcd(conv.out_w, *steps)
+
+
+def window(conv: ConvGeometry, positions: int, grain: int, kernel_rows: int | None = None) -> Window:
+    """The rows that a run of output positions needs wherever it begins.
+
+    Runs that span some output rows need (rows - 1) * stride + kernel extent input rows; where the stride
+    skips rows (stride > kernel extent) only the needed ones are loaded.
 
     Args:
         conv: The geometry.
         positions: Length of the run.
+        grain: See `run_grain`: 1 if it may begin anywhere, out_w if with a row.
         kernel_rows: Rows of the kernel that are used, all by default (huge kernels go through L1 a few rows
             at a time).
     """
-    if positions % conv.out_w == 0:
-        spanned = positions // conv.out_w
-    else:
-        spanned = min(conv.out_h, ceil_div(positions - 1, conv.out_w) + 1)
+    spanned = min(conv.out_h, (conv.out_w - grain + positions - 1) // conv.out_w + 1)
     extent = ((kernel_rows or conv.kernel_h) - 1) * conv.dilation_h + 1
     advance = positions // conv.out_w
     if conv.stride_h > extent:
@@ -77,37 +91,18 @@ def taps(conv: ConvGeometry | None) -> int:
     return 1 if conv is None else conv.kernel_h * conv.kernel_w
 
 
-def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int) -> int:
-    """Bytes in L1 of A's tile: `rows_of_a` rows (or positions) and `k_blocks` blocks of k."""
+def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int, grain: int = 1) -> int:
+    """Bytes in L1 of A's tile: `rows_of_a` rows (or positions, see `window`), `k_blocks` blocks of k."""
     if conv is None:
         return ceil_div(rows_of_a, 16) * FRACTAL_BYTES * k_blocks
     if is_direct(conv):
         return rows_of_a * BLOCK_BYTES * k_blocks
     return (
-        window(conv, rows_of_a, kernel_rows(conv, k_blocks)).rows
+        window(conv, rows_of_a, grain, kernel_rows(conv, k_blocks)).rows
         * held_columns(conv, k_blocks)
         * BLOCK_BYTES
         * ceil_div(k_blocks, taps(conv))
     )
-
-
-def largest_a_bytes(conv: ConvGeometry | None, runs: Iterable[int], k_blocks: int) -> int:
-    """The most that any run needs; a shorter run that crosses output rows may need more input rows than a
-    longer one.
-    """
-    return max(a_bytes(conv, run, k_blocks) for run in runs)
-
-
-def run_lengths(total: int, share: int, tile: int) -> set[int]:
-    """Lengths of all runs when `total` is cut in shares and each share in tiles.
-
-    >>> sorted(run_lengths(100, 48, 32))
-    [4, 16, 32]
-    """
-    lengths = set()
-    for whole in {min(share, total), total % share or share}:
-        lengths |= {min(tile, whole), whole % tile}
-    return lengths - {0}
 
 
 def input_rows(conv: ConvGeometry) -> int:

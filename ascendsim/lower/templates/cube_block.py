@@ -69,10 +69,10 @@ class CubeWriter:
         self.tile_m, self.tile_n = tile_m, tile_n = min(tiling.tile_m, share[0]), min(tiling.tile_n, share[1])
         m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
         self.band_m = min(tiling.band_m, share[0])
-        runs = unfold.run_lengths(product.m, tiling.share_m, tiling.band_m)
-        a_chunk = unfold.largest_a_bytes(work.conv, runs, tiling.chunk_k)
+        self.grain = unfold.run_grain(work.conv, product.m, tiling.share_m, tiling.band_m)
+        a_chunk = product.a_bytes(tiling.share_m, tiling.band_m, tiling.chunk_k)
         b_chunk = product.b_blocks(tile_n) * FRACTAL_BYTES * tiling.chunk_k
-        a_panel = unfold.largest_a_bytes(work.conv, runs, product.k_blocks)
+        a_panel = product.a_bytes(tiling.share_m, tiling.band_m, product.k_blocks)
         b_panel = product.b_blocks(tile_n) * FRACTAL_BYTES * product.k_blocks
         mte2, mte1 = Pipe.MTE2, Pipe.MTE1
         if tiling.hold == "b":
@@ -307,7 +307,14 @@ class CubeWriter:
         pairs = 1 if work.a_shared else self.product.batch
         if work.image is not None and self.conv is not None:
             tile, converted = raw_tile(
-                work.a, work.image, self.conv, (where.m, m), k[1], number=where.image, trips=trips
+                work.a,
+                work.image,
+                self.conv,
+                (where.m, m),
+                k[1],
+                number=where.image,
+                trips=trips,
+                grain=self.grain,
             )
             self._load(tile, self.a1, 0, work.a, converted=converted)
             return
@@ -329,7 +336,7 @@ class CubeWriter:
                 offset = plus(base, times(where.m, BLOCK_BYTES), times(k[0], plane))
                 tile = Tile.strided(work.a.region, offset, k[1], m * BLOCK_BYTES, plane)
             else:
-                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips)
+                tile = image_tile(work.a, self.conv, (where.m, m), k, base, trips=trips, grain=self.grain)
         self._load(tile, self.a1, 0, work.a, note=self.notes.load_a(where, m, k))
 
     def _load_b(self, where: Where, n: int, k: tuple[Affine, int]) -> None:
@@ -391,10 +398,8 @@ class CubeWriter:
         target = b.target(self.l0, bytes, 0)
         if self.conv is not None:
             rows, chunk = held
-            source = b.source(
-                self.a1,
-                unfold.a_bytes(self.conv, rows, self.product.k_blocks if self.tiling.hold == "a" else chunk),
-            )
+            blocks = self.product.k_blocks if self.tiling.hold == "a" else chunk
+            source = b.source(self.a1, unfold.a_bytes(self.conv, rows, blocks, self.grain))
             lines = unfold.input_rows(self.conv)
             b.emit(Img2Col(target, source, bytes, self.conv.stride_w, lines, effect=b.note(note)))
             return

@@ -2,7 +2,7 @@
 
 L1 holds A as blocks of k, each with all rows of the tile (`[k1][m][C0]`), B as the device stores it; where
 the stored matrix is the other way round, fractals are turned as MTE1 loads them. Rows of a feature map are
-exactly those that the tile needs, however few of them there are at its border.
+exactly those that the tile needs; the run that needs most of them is what is timed.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ class CubeNotes:
         work = self.work
         if tiling.columns and not self._strips_known(tiling):
             return False
-        if not (self._direct or tiling.columns) and self._lacks_rows(tiling):
-            return False
         if work.dtype not in _FLOATS or work.image is not None or work.a.dtype is not work.dtype:
             return False
         if self.conv is not None:
@@ -85,27 +83,6 @@ class CubeNotes:
         else:
             left = work.b.format is Format.FRACTAL_NZ or (self.split and work.b.format is Format.ND)
         return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
-
-    def _lacks_rows(self, tiling: Tiling) -> bool:
-        """Whether some run of positions needs more rows of the map than L1 has room for: tiles hold as many
-        as runs of whole output rows need, but shares may begin inside of such a row.
-        """
-        conv, most = self.conv, self.whole.m
-        if conv is None or tiling.share_m >= most or not tiling.share_m % conv.out_w:
-            return False
-        chunk = self.whole.k_blocks if tiling.hold == "a" else tiling.chunk_k
-        banded = tiling.hold == "b" and tiling.chunk_k == self.whole.k_blocks
-        run = min(tiling.band_m if banded else tiling.tile_m, tiling.share_m)
-        lengths = unfold.run_lengths(most, tiling.share_m, tiling.band_m)
-        room = unfold.largest_a_bytes(conv, lengths, chunk)
-        line = conv.width * BLOCK_BYTES * ceil_div(chunk, unfold.taps(conv))
-        for start in range(0, most, tiling.share_m):
-            end = min(start + tiling.share_m, most)
-            for first in range(start, end, run):
-                held = held_rows(conv, first, min(run, end - first), (0, chunk)).inside
-                if (held[1] - held[0]) * line > room:
-                    return True
-        return False
 
     def _strips_known(self, tiling: Tiling) -> bool:
         """Whether strips have whole rows of the filter at a time, and all columns under them."""

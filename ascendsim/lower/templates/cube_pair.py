@@ -209,7 +209,7 @@ class _PairWriter:
             _Side(b, work.first, held * second.width, "first"),
             _Side(b, work.second, positions, "second"),
         )
-        source = unfold.a_bytes(work.first.conv, held * second.width, self.first.k_blocks)
+        source = unfold.a_bytes(work.first.conv, held * second.width, self.first.k_blocks, second.width)
         self.source = b.ring("a_l1", Pipe.MTE2, Pipe.MTE1, 2, (Buffer.L1, source + SLACK))
         between = held * second.width * BLOCK_BYTES * self.first.columns
         self.between = b.ring("between_l1", Pipe.MTE3, Pipe.MTE1, 2, (Buffer.L1, between + SLACK))
@@ -241,7 +241,7 @@ class _PairWriter:
     @staticmethod
     def _held(geometry: ConvGeometry, rows: int) -> int:
         """Rows between the convolutions that some output rows need."""
-        return unfold.window(geometry, rows * geometry.out_w).rows
+        return unfold.window(geometry, rows * geometry.out_w, geometry.out_w).rows
 
     def write(self, images: int, rows: int) -> Block:
         """The program."""
@@ -350,9 +350,8 @@ class _PairWriter:
             offset = plus(base, times(positions, BLOCK_BYTES))
             tile = Tile.strided(ref.region, offset, side.k_blocks, rows * geometry.out_w * BLOCK_BYTES, plane)
         else:
-            tile = image_tile(
-                ref, geometry, (positions, rows * geometry.out_w), (ZERO, side.k_blocks), base, trips
-            )
+            run, k = (positions, rows * geometry.out_w), (ZERO, side.k_blocks)
+            tile = image_tile(ref, geometry, run, k, base, trips=trips, grain=geometry.out_w)
         tile = fitted(b, tile, ref)
         target = b.target(self.source, tile.bytes)
         b.emit(

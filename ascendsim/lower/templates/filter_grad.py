@@ -170,7 +170,8 @@ class _Writer:
             start = plus(base, times(n[0], size), times(run[0], BLOCK_BYTES))
             tile = Tile.strided(work.image.region, start, n[1], run[1] * BLOCK_BYTES, size)
         else:
-            tile = image_tile(work.image, conv, run, n, base, trips)
+            grain = self.product.grain(self.tiling.positions, self.tiling.run)
+            tile = image_tile(work.image, conv, run, n, base, trips=trips, grain=grain)
         self._bring(work.image, tile, 1)
         b.commit(self.l1)
 

@@ -57,10 +57,14 @@ class FilterProduct:
         """L1 bytes of some output channels at a run of positions; each block begins with a fractal."""
         return ceil_div(rows, self.block) * align(run, FRACTAL_ROWS) * BLOCK_BYTES
 
+    def grain(self, share: int, run: int) -> int:
+        """See `run_grain`."""
+        return unfold.run_grain(self.conv, self.positions, share, run)
+
     def image_bytes(self, blocks: int, share: int, run: int) -> int:
         """L1 bytes of the input rows under runs of positions, for some blocks of columns."""
-        runs = unfold.run_lengths(self.positions, share, run)
-        return unfold.largest_a_bytes(self.conv, runs, blocks)
+        positions = min(run, share, self.positions)
+        return unfold.a_bytes(self.conv, positions, blocks, self.grain(share, run))
 
     def column_blocks(self, blocks: int) -> int:
         """Blocks of 16 columns on the Cube."""

@@ -108,7 +108,9 @@ def image_tile(
     positions: tuple[Affine, int],
     k: tuple[Affine, int],
     base: Affine,
+    *,
     trips: int,
+    grain: int,
 ) -> Tile:
     """The input rows of a run of output positions and some channel blocks, of one image in NC1HWC0.
 
@@ -120,24 +122,24 @@ def image_tile(
         base: Byte offset of image and group.
         trips: How often the loop over such runs turns (first rows are spread so that the last run ends at the
             border).
+        grain: Of the runs (`run_grain`).
     """
     rows = kernel_rows(conv, k[1])
-    held = window(conv, positions[1], rows).rows
+    held = window(conv, positions[1], grain, rows).rows
     row_bytes = conv.width * BLOCK_BYTES
     plane = conv.height * row_bytes
     units = ceil_div(k[1], taps(conv))
-    offset = plus(
-        base, times(first_row(conv, positions, rows, trips), row_bytes), _blocks(k[0], taps(conv), plane)
-    )
+    first = first_row(conv, positions, rows, trips, grain)
+    offset = plus(base, times(first, row_bytes), _blocks(k[0], taps(conv), plane))
     if skips_rows(conv, rows):
         return Tile.strided(ref.region, offset, units * held, row_bytes, conv.stride_h * row_bytes)
     return Tile.strided(ref.region, offset, units, held * row_bytes, plane)
 
 
-def first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, trips: int) -> Affine:
+def first_row(conv: ConvGeometry, positions: tuple[Affine, int], rows: int, trips: int, grain: int) -> Affine:
     """First input row of a run of output positions."""
     start, count = positions
-    held = window(conv, count, rows)
+    held = window(conv, count, grain, rows)
     last = max(0, conv.height - held.rows)
     first = min(last, start.base // conv.out_w * conv.stride_h)
     step = min(held.step_rows, (last - first) // (trips - 1)) if trips > 1 else 0
@@ -153,6 +155,7 @@ def raw_tile(
     *,
     number: Affine,
     trips: int,
+    grain: int,
 ) -> tuple[Tile, int]:
     """The rows of a stored image that AIPP reads for a run of output positions, and the bytes that they
     become in L1.
@@ -167,13 +170,14 @@ def raw_tile(
         k_blocks: Blocks of k; a chunk of them may need a part of the kernel's rows only.
         number: Of the image.
         trips: How often the loop over such runs turns.
+        grain: Of the runs (`run_grain`).
     """
     rows = kernel_rows(conv, k_blocks)
-    held = window(conv, positions[1], rows).rows
+    held = window(conv, positions[1], grain, rows).rows
     offset = plus(
         times(number, image.image_bytes),
         image.first_byte,
-        times(first_row(conv, positions, rows, trips), image.row_bytes),
+        times(first_row(conv, positions, rows, trips, grain), image.row_bytes),
     )
     stride = image.row_bytes * (conv.stride_h if skips_rows(conv, rows) else 1)
     tile = Tile.strided(ref.region, offset, ceil_div(held * image.rows, image.per), image.used_bytes, stride)

@@ -21,7 +21,7 @@ from ascendsim.core.formats import (
     ceil_div,
 )
 from ascendsim.isa.cost_model import Waiting
-from ascendsim.lower.templates.conv import a_bytes, input_rows, is_direct, largest_a_bytes, run_lengths, taps
+from ascendsim.lower.templates.conv import a_bytes, input_rows, is_direct, run_grain, taps
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -89,24 +89,14 @@ class Product:
         return align(tile_n, self.b_columns) // FRACTAL_ROWS
 
     def a_bytes(self, share_m: int, run: int, k_blocks: int) -> int:
-        """The most that L1 holds of A for any run of so many rows, where a core takes so many."""
+        """What L1 holds of A for the longest runs of at most so many rows, where a core takes so many."""
         key = share_m, run, k_blocks
         known = self._known_bytes.get(key)
         if known is None:
-            runs = run_lengths(self.m, share_m, run)
-            known = self._known_bytes[key] = largest_a_bytes(self.conv, runs, k_blocks)
+            grain = run_grain(self.conv, self.m, share_m, run)
+            rows = min(run, share_m, self.m)
+            known = self._known_bytes[key] = a_bytes(self.conv, rows, k_blocks, grain)
         return known
-
-    def tile_bytes(self, rows: int, k_blocks: int) -> int:
-        """Bytes in L1 of so many rows of A."""
-        known = self._known_tiles.get((rows, k_blocks))
-        if known is None:
-            known = self._known_tiles[rows, k_blocks] = a_bytes(self.conv, rows, k_blocks)
-        return known
-
-    @cached_property
-    def _known_tiles(self) -> dict[tuple[int, int], int]:
-        return {}
 
     @cached_property
     def _known_bytes(self) -> dict[tuple[int, int, int], int]:

@@ -39,6 +39,7 @@ def space_of(work: VectorWork) -> Space:
     streams = (*work.inputs, *work.outputs)
     if (
         work.maps is None
+        and work.windows is None
         and work.reduces == "none"
         and all(stream.over in ("all", "one") for stream in streams)
     ):
@@ -60,6 +61,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
     total = sum(stream.ref.bytes for stream in streams)
+    if work.windows is not None:
+        return _of_windows(space, total, work.outputs[0].ref.dtype.itemsize, Computing.of(steps, soc), soc)
     if work.own_tiling and soc.kernels.tiling_ns and (share := _of_open_shapes(work, space, total, soc)):
         return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
@@ -85,6 +88,26 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _of_windows(
+    space: Space, total: int, itemsize: int, computing: Computing, soc: SocSpec
+) -> tuple[int, int]:
+    """The share of rows of maps that windows make: as elementwise work where they are next to each other, as
+    many cores as bring the end nearest where each row takes instructions of its own.
+    """
+    elements = space.rows * space.cols
+    if not computing.runs:
+        parts = elementwise_cores(elements, itemsize, total, soc, computing.cycles(elements))
+        return ceil_div(space.rows, min(parts, space.rows)), space.cols
+    most = min(soc.vector_units, space.rows, max(1, total // TRANSACTION_BYTES))
+
+    def nearest(rows: int) -> tuple[float, int]:
+        parts, each = ceil_div(space.rows, rows), total * rows / space.rows
+        return end_cycles(total, each, computing.cycles(rows * space.cols), parts, soc), parts
+
+    shares = dict.fromkeys(ceil_div(space.rows, parts) for parts in range(1, most + 1))
+    return min(shares, key=nearest), space.cols
 
 
 def _of_open_shapes(work: VectorWork, space: Space, total: int, soc: SocSpec) -> tuple[int, int] | None:

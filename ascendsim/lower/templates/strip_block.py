@@ -106,6 +106,7 @@ class StripWriter(CubeWriter):
     def _enter(self, part: Piece, index: Affine) -> None:
         """Makes strips of some width the map that is worked on."""
         self.conv = conv = strip_of(self.strip, part.size)
+        self.grain = part.size  # tiles are whole rows of a strip
         self.out.area = StripArea(part.at(index), part.size, conv.whole_out)
         self.notes.strip = StripPlace(part.at(index), part.size)
         if self.out.notes is not None:
@@ -119,8 +120,8 @@ class StripWriter(CubeWriter):
         work, conv, block = self.work, self.conv, c0(self.work.dtype)
         assert isinstance(conv, Strip)
         rows = unfold.kernel_rows(conv, k[1])
-        held, columns = unfold.window(conv, m, rows).rows, held_columns(conv, k[1])
-        first = first_row(conv, (where.m, m), rows, trips)
+        held, columns = unfold.window(conv, m, self.grain, rows).rows, held_columns(conv, k[1])
+        first = first_row(conv, (where.m, m), rows, trips, self.grain)
         down = conv.stride_h if unfold.skips_rows(conv, rows) else 1
         if work.image is not None:
             self._load_image(work.image, where.image, first, held, down)

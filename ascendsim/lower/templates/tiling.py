@@ -20,7 +20,7 @@ from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
-from ascendsim.lower.templates.conv import a_bytes, is_direct, taps
+from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import (
     cores_of,
     least_cycles,
@@ -259,10 +259,10 @@ def smallest_tile_bytes(product: Product) -> int:
     is less.
     """
     unit = chunk_units(product.conv)[-1]
-    a, b = a_bytes(product.conv, FRACTAL_ROWS, unit), product.b_blocks(FRACTAL_ROWS) * FRACTAL_BYTES * unit
-    held_a, held_b = (
-        a_bytes(product.conv, FRACTAL_ROWS, product.k_blocks),
-        product.b_blocks(FRACTAL_ROWS) * FRACTAL_BYTES * product.k_blocks,
+    fractals = product.b_blocks(FRACTAL_ROWS) * FRACTAL_BYTES
+    (a, b), (held_a, held_b) = (
+        (product.a_bytes(product.m, FRACTAL_ROWS, blocks), fractals * blocks)
+        for blocks in (unit, product.k_blocks)
     )
     return min(2 * (a + b), 2 * a + held_b, held_a + 2 * b)
 

@@ -73,7 +73,7 @@ def traffic_of(
     tile_m, tile_n = tile
     m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
     tiles = sb * si * m_tiles * n_tiles
-    a_tile = product.tile_bytes(band, chunk) * ceil_div(k_blocks, chunk)
+    a_tile = product.a_bytes(sm, band, chunk) * ceil_div(k_blocks, chunk)
     b_tile = ceil_div(tile_n, FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
     a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
+from ascendsim.core.errors import CompileError
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Buffer
 from ascendsim.isa.program import BlockGroup
@@ -23,6 +27,7 @@ from ascendsim.lower.templates.stage import (
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector_notes import AXES
 from ascendsim.lower.templates.vector_writer import VectorWriter
+from ascendsim.lower.templates.windows import WindowWriter
 from ascendsim.opset.work import VectorWork
 from ascendsim.soc.spec import SocSpec
 
@@ -33,18 +38,28 @@ def lower_vector(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     Raises:
         CompileError: If an intrinsic is unknown or not even one row piece fits into UB.
     """
-    core, kind = vector_core(soc)
     work = in_parts(work, soc)
+    if work.windows is not None:
+        with suppress(CompileError):  # not even a row of the result fits into UB with what it is made of
+            return _stage(work, soc, expansion)
+        work = replace(work, windows=None)
+    return _stage(work, soc, expansion)
+
+
+def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
+    core, kind = vector_core(soc)
     if soc.split_cores:  # how such kernels go through maps there is not known
         work = replace(work, maps=None)
     space = space_of(work)
     steps = expansion.expand(work.steps)
     share_rows, share_cols = share_of(work, space, steps, soc)
-    writer = PlaneWriter if work.planes else VectorWriter
+    writer: Callable[..., VectorWriter] = PlaneWriter if work.planes else VectorWriter
     if work.in_turn and work.reduces == "cols":
         writer = RowWriter
     if work.maps is not None:
         writer = MapWriter
+    if work.windows is not None:
+        writer = partial(WindowWriter, share=share_rows)
     groups = []
     axes = [(space.rows, share_rows), (space.cols, share_cols)]
     shares = list(share_groups(axes))
@@ -70,4 +85,4 @@ def in_parts(work: VectorWork, soc: SocSpec) -> VectorWork:
     each = sum(stream.ref.bytes / elements for stream in work.inputs if stream.over == "all")
     if work.reduces != "none" or each <= room:
         return work
-    return replace(work, cols=work.cols * ceil(each / room))
+    return replace(work, cols=work.cols * ceil(each / room), windows=None)

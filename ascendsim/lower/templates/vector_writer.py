@@ -88,8 +88,11 @@ class VectorWriter:
             if not self.sweeping:  # a row may fit if it is alone in UB
                 break
         self._allocate()
-        self.notes = VectorNotes(work, space)
+        self.notes = self._notes()
         builder.noted = builder.noted and self._known()
+
+    def _notes(self) -> VectorNotes:
+        return VectorNotes(self.work, self.space)
 
     def _known(self) -> bool:
         """Whether what the block does can be told: one that has rows as a whole, if it reduces them."""
@@ -191,16 +194,16 @@ class VectorWriter:
         )
         return TRANSACTION_BYTES // BLOCK_BYTES if blocked else 1
 
+    def _slot_bytes(self, stream: Stream) -> int:
+        """UB bytes of a stream's part of a tile."""
+        rows, cols = self.tile_rows, self.tile_cols
+        counts = {"all": rows * cols, "row": rows, "col": self._kept_columns(), "one": 1}
+        item = max(self._item(stream), stream.ref.dtype.itemsize)
+        return align(math.ceil(counts[stream.over] * item), self._grain())
+
     def _allocate(self) -> None:
         b, rows, cols = self.b, self.tile_rows, self.tile_cols
-        grain = self._grain()
-
-        def size(stream: Stream) -> int:
-            counts = {"all": rows * cols, "row": rows, "col": self._kept_columns(), "one": 1}
-            return align(
-                math.ceil(counts[stream.over] * max(self._item(stream), stream.ref.dtype.itemsize)), grain
-            )
-
+        grain, size = self._grain(), self._slot_bytes
         self.inputs: list[tuple[Stream, Ring]] = []
         self.outputs: list[tuple[Stream, Ring]] = []
         for number, stream in enumerate(self.work.inputs):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
-from ascendsim.lower.templates.conv import a_bytes, is_direct
+from ascendsim.lower.templates.conv import is_direct
 from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.strips import Strip, strip_of
 
@@ -26,7 +26,7 @@ def strips_may_pay(product: Product, rates: Rates) -> bool:
     conv = product.conv
     if conv is None or is_direct(conv):
         return False
-    return 2 * a_bytes(conv, min(FRACTAL_ROWS, conv.out_w), product.k_blocks) > ROOM * rates.l1
+    return 2 * product.a_bytes(product.m, min(FRACTAL_ROWS, conv.out_w), product.k_blocks) > ROOM * rates.l1
 
 
 def strip_views(product: Product, rates: Rates) -> Iterator[Product]:

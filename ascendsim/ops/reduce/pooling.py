@@ -27,7 +27,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import Link, shape_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import pooling
-from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, RowWindows, Step, Stream, VectorWork, Work
 
 Fold = Literal["max", "average", "lp"]
 
@@ -172,6 +172,16 @@ def plane_bytes(source: Tensor) -> int:
     return math.prod(source.storage_shape[2:]) * source.element_type.itemsize
 
 
+def row_windows(source: Tensor, axes: Sequence[Axis]) -> RowWindows | None:
+    """Windows over the rows of maps that follow each other; None where they have depth."""
+    if len(axes) > 2:
+        return None
+    if len(axes) == 1:  # each row is a map
+        return RowWindows(1, 1, 1, 1, 0)
+    height, (axis, _) = source.static_shape[2], axes
+    return RowWindows(height, axis.output or 1, axis.span, axis.stride, axis.before)
+
+
 def over_windows(
     steps: Sequence[Step], axes: Sequence[Axis], lanes: int, positions: bool = False
 ) -> tuple[Step, ...]:
@@ -245,6 +255,7 @@ def lower_window(kind: Fold) -> Callable[[Node, LowerContext], Work]:
             (Stream(Ref.of(source)),),
             tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
             gather_bytes=plane_bytes(source),
+            windows=row_windows(source, axes),
         )
 
     return lower
