@@ -312,5 +312,5 @@ def test_fields_of_the_rates_are_all_set_free() -> None:
     """A new figure of the chip needs a law here, or a reason."""
     sizes = {"cores", "l0a", "l0b", "l0c", "l1", "l2_size", "queue"}
     unused = {"half_duplex", "l2_managed", "odd_penalty", "vector", "unaligned"}
-    unused |= {"cut_rows", "cut_ragged", "request", "line", "holds_requests"}
+    unused |= {"cut_rows", "cut_ragged", "request", "line", "holds_requests", "waiting"}
     assert {field.name for field in fields(Rates)} == sizes | unused | {*NO_RATE, *NO_TIME}

@@ -24,6 +24,7 @@ from ascendsim.opset.work import (
     AttentionWork,
     CubeWork,
     FilterWork,
+    FinishedProduct,
     MoveWork,
     NoTask,
     Ref,
@@ -143,6 +144,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "ascend::ApplyAdamWV2": ({4}, SCALARS),
     "ascend::FusedInferAttentionScore": ({6, 12, 14}, SCALARS + ", and scales, which queries have in them"),
     "ascend::IncreFlashAttention": ({5}, SCALARS),
+    "ascend::GroupedMatmul": ({7}, "numbers of rows, which the host knows"),
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
@@ -159,6 +161,7 @@ OTHER_REFS = {
     "ascend::CompositeMatMul": "tiled tensors are named as the matrices that they hold",
     "ascend::FusedInferAttentionScore": "of a pool the pages that are read",
     "ascend::FullyConnection": "images as rows of a matrix",
+    "ascend::GroupedMatmul": "rows and matrices of groups of one size",
     "ascend::Proposal": "of the scores those of the foreground, half of them",
     "ascend::ReluV2": "bits",
     "ascend::ReluGradV2": "bits",
@@ -180,6 +183,8 @@ def _parts(work: Work) -> Iterator[Work]:
             yield from _parts(part)
     elif isinstance(work, StagedProduct):
         yield from (work.staging, work.product)
+    elif isinstance(work, FinishedProduct):
+        yield work.product
     else:
         yield work
 

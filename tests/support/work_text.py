@@ -16,6 +16,7 @@ from ascendsim.opset.work import (
     CubePair,
     CubeWork,
     FilterWork,
+    FinishedProduct,
     MoveWork,
     NoTask,
     Ref,
@@ -75,6 +76,9 @@ def describe(work: Work | None, sizes: bool = True) -> str:
             room = f" on {work.teams}, {work.slots} x {work.values} values" if sizes else ""
             made, product = describe(work.staging, sizes), describe(work.product, sizes)
             return f"staged{room} [{made}; {product}]"
+        case FinishedProduct():
+            room = f" {work.slots} x {work.sums.bytes // work.slots} B" if sizes else ""
+            return f"finished{room} [{describe(work.product, sizes)}]"
         case WorkChoice():
             return "choice [" + " | ".join(describe(way, sizes) for way in work.ways) + "]"
         case CubePair():

@@ -162,6 +162,17 @@ CANN_INPUTS = {
     ),
     "BNInferGrad": ("grads", "*scale", "*batch_variance"),
     "AscendDequant": ("x", "*deq_scale"),
+    "GroupedMatmul": (
+        "x",
+        "weight",
+        "*bias",
+        "*scale",
+        "offset",
+        "antiquant_scale",
+        "antiquant_offset",
+        "*group_list",
+        "*per_token_scale",
+    ),
     "QuantBatchMatmulV3": ("x1", "x2", "*scale", "*offset", "*bias", "*pertoken_scale"),
     "WeightQuantBatchMatmulV2": (
         "x",

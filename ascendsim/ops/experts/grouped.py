@@ -40,6 +40,7 @@ from ascendsim.opset.work import (
     CubeWork,
     FinishedProduct,
     LowerContext,
+    NoTask,
     Part,
     Ref,
     SequenceWork,
@@ -155,6 +156,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
     of their mean size.
     """
     x, weight, output = node.required(0), node.required(1), node.output
+    if output.elements == 0:
+        return NoTask()
     listed = constant_ints(node.input(GROUPS))
     groups, tokens = weight.static_shape[0], x.static_shape[0]
     if listed is None:
@@ -162,7 +165,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
     else:
         counts = _rows_of(node, listed, tokens)
     classes = _classes(counts)
-    if output.elements == 0 or not classes or x.elements == 0:
+    if not classes or x.elements == 0:
         return fill_work(Ref.of(output))
     if x.element_type not in ON_CUBE:
         return on_ai_cpu(node, float(x.static_shape[1]))
