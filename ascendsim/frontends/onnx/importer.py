@@ -18,6 +18,7 @@ from ascendsim.core.errors import GraphError, UnsupportedTypeError
 from ascendsim.frontends.onnx.amct import deployed
 from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
+from ascendsim.frontends.onnx.four_bits import narrow
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
@@ -136,7 +137,7 @@ class Importer:
         frame.values[name] = frame.graph.add_tensor(tensor)
 
     def _constant(self, proto: onnx.TensorProto, name: str) -> Tensor:
-        dtype, shape, constant = read_tensor(proto, self._folder, self._absent)
+        dtype, shape, constant = read_tensor(proto, self._folder, self._absent, alone=False)
         return Tensor(name, dtype, shape, constant=constant)
 
     def _unique(self, frame: Frame, name: str, made_up: bool = False) -> str:
@@ -207,6 +208,7 @@ class Importer:
             upgrade(draft, _Emitter(self, frame))
         deployed(draft)
         translated(draft, _Emitter(self, frame))
+        narrow(draft, _Emitter(self, frame))
         for item in proto.metadata_props:
             if item.key == _NAME_SCOPES:
                 self._scopes[name] = item.value
@@ -445,13 +447,11 @@ class _Emitter:
         self._importer, self._frame = importer, frame
 
     def constant(self, values: Array, stem: str) -> Tensor:
-        tensor = Tensor(
-            self._importer._unique(self._frame, stem, made_up=True),
-            DType.of(values.dtype),
-            tuple(values.shape),
-            constant=Constant(values),
-        )
-        return self._frame.graph.add_tensor(tensor)
+        return self.hold(Constant(values), DType.of(values.dtype), tuple(values.shape), stem)
+
+    def hold(self, constant: Constant, dtype: DType, shape: tuple[int, ...], stem: str) -> Tensor:
+        name = self._importer._unique(self._frame, stem, made_up=True)
+        return self._frame.graph.add_tensor(Tensor(name, dtype, shape, constant=constant))
 
     def emit(
         self,

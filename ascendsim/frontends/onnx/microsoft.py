@@ -3,6 +3,7 @@
     SimplifiedLayerNormalization(x, scale)                  RMSNormalization (which it is the older name of)
     SkipSimplifiedLayerNormalization(x, skip, scale, bias)  AddRmsNorm of x (+ bias) and skip
     RotaryEmbedding(x, positions, cos, sin)                 ONNX's, with its inputs in another order
+    MatMulIntegerToFloat(a, b, scales, zeros, bias)         DequantMatMul
     GroupQueryAttention, MultiHeadAttention                 see `microsoft_attention`
 
 Exporters for onnxruntime-genai write them. Names, attributes and defaults are those of onnxruntime's
@@ -103,6 +104,17 @@ def _places(draft: Draft, x: Tensor, places: Tensor, emitter: Emitter) -> Tensor
     return emitter.emit("Add", [counted, places], f"{draft.name}/positions")
 
 
+def _integer_product(draft: Draft, emitter: Emitter) -> None:
+    """Sums of integers, less their zero points, times both scales."""
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = [*draft.inputs, *[None] * 7][:7]
+    operands = [a, b, a_zero, b_zero, a_scale, b_scale]
+    if bias is None:
+        draft.op_type, draft.domain, draft.inputs = "DequantMatMul", "ascend", operands
+        return
+    product = emitter.emit("DequantMatMul", operands, f"{draft.name}/product", "ascend")
+    draft.op_type, draft.domain, draft.inputs = "Add", "", [product, bias]
+
+
 def _no_results(draft: Draft, ports: tuple[int, ...]) -> None:
     named = [port for port in ports if port < len(draft.outputs) and draft.outputs[port]]
     if named:
@@ -116,6 +128,7 @@ _RULES: dict[tuple[str, str], Callable[[Draft, Emitter], None]] = {
     ("com.microsoft", "SimplifiedLayerNormalization"): _norm,
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): _skip_norm,
     ("com.microsoft", "RotaryEmbedding"): _rotary,
+    ("com.microsoft", "MatMulIntegerToFloat"): _integer_product,
     ("com.microsoft", "GroupQueryAttention"): grouped,
     ("com.microsoft", "MultiHeadAttention"): many_headed,
 }

@@ -15,7 +15,8 @@ from onnx import numpy_helper
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError, UnsupportedTypeError
-from ascendsim.frontends.onnx.types import element_type
+from ascendsim.frontends.onnx.four_bits import FourBits, nibbles
+from ascendsim.frontends.onnx.types import FOUR_BITS, element_type
 from ascendsim.graph.ir import Array, Constant
 
 MAX_TENSOR_BYTES = 1 << 40  # of one external tensor, far above any weight
@@ -35,7 +36,7 @@ Absent = Callable[[onnx.TensorProto, DType, tuple[int, ...], str], Constant]
 
 
 def read_tensor(
-    proto: onnx.TensorProto, folder: Path | None, absent: Absent
+    proto: onnx.TensorProto, folder: Path | None, absent: Absent, alone: bool = True
 ) -> tuple[DType, tuple[int, ...], Constant]:
     """Type, shape and (lazy) value of a tensor proto.
 
@@ -44,6 +45,7 @@ def read_tensor(
         folder: Folder of the model file, where external data lies; None if the model came without a file.
         absent: Makes the constant for a tensor whose external file does not exist, from (proto, type, shape,
             reason).
+        alone: Whether nobody knows what becomes of it: integers of 4 bits are weights or nothing.
 
     Raises:
         UnsupportedTypeError: If the element type is not supported.
@@ -51,7 +53,8 @@ def read_tensor(
             it may be.
     """
     subject = f"tensor {proto.name!r}"
-    dtype = element_type(proto.data_type, subject)
+    narrow = proto.data_type in FOUR_BITS and not alone
+    dtype = FOUR_BITS[proto.data_type] if narrow else element_type(proto.data_type, subject)
     shape = tuple(int(dim) for dim in proto.dims)
     if any(dim < 0 for dim in shape):
         raise GraphError(
@@ -62,6 +65,13 @@ def read_tensor(
             subject, "is stored in segments", remedy="save the model again with the onnx package"
         )
     size = math.prod(shape) * dtype.itemsize
+    if narrow:
+        stored = (math.prod(shape) + 1) // 2
+        bytes_of = _stored(proto, stored, folder, absent, subject)
+        if not bytes_of.available:
+            return dtype, shape, FourBits(absent_because=bytes_of.absent_because)
+        signed = dtype is DType.INT8
+        return dtype, shape, FourBits(loader=lambda: nibbles(bytes_of.array(), shape, signed))
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         return (
             dtype,
@@ -70,6 +80,22 @@ def read_tensor(
         )
     _check_size(proto, dtype, math.prod(shape), subject)
     return dtype, shape, Constant(loader=lambda: _inline_values(proto, dtype, shape))
+
+
+def _stored(
+    proto: onnx.TensorProto, size: int, folder: Path | None, absent: Absent, subject: str
+) -> Constant:
+    """The bytes that hold a tensor of 4-bit integers, two to a byte."""
+    if proto.data_location == onnx.TensorProto.EXTERNAL:
+        kind = DType.UINT8
+        return _external(proto, kind, (size,), size, folder=folder, absent=absent, subject=subject)
+    if proto.HasField("raw_data"):
+        _check_size(proto, DType.UINT8, size, subject)
+        return Constant(loader=lambda: np.frombuffer(proto.raw_data, np.uint8))
+    if len(proto.int32_data) != size:
+        held = len(proto.int32_data)
+        raise GraphError(subject, f"of shape {list(proto.dims)} must hold {size} values", held)
+    return Constant(loader=lambda: np.array(proto.int32_data, np.int64).astype(np.uint8))
 
 
 def tensor_values(proto: onnx.TensorProto) -> Array:

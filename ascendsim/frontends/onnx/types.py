@@ -26,6 +26,10 @@ DTYPES: dict[int, DType] = {
     _P.UINT64: DType.UINT64,
     _P.BOOL: DType.BOOL,
 }
+FOUR_BITS: dict[int, DType] = {
+    _P.INT4: DType.INT8,
+    _P.UINT4: DType.UINT8,
+}  # of weights alone: one a byte in the graph
 ONNX_TYPES: dict[DType, int] = {kind: number for number, kind in DTYPES.items()}
 
 

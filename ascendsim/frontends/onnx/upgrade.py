@@ -15,7 +15,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.graph.ir import Array, AttributeValue, Shape, Tensor
+from ascendsim.graph.ir import Array, AttributeValue, Constant, Shape, Tensor
 
 
 @dataclass(slots=True)
@@ -55,6 +55,10 @@ class Emitter(Protocol):
 
     def constant(self, values: Array, stem: str) -> Tensor:
         """Adds a constant whose name starts with `stem`."""
+        ...
+
+    def hold(self, constant: Constant, dtype: DType, shape: tuple[int, ...], stem: str) -> Tensor:
+        """Adds a constant whose values need not be read yet."""
         ...
 
     def emit(
