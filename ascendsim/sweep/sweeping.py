@@ -21,8 +21,8 @@ from ascendsim.sweep.work import Request, Source, graph_of, source_of
 ModelSource = str | PathLike[str] | bytes
 Progress = Callable[[int, int], None]
 SCREENED_BY = ("Samples/s", "Memory(MiB)")
-# by which a screened point must be beaten to be left out: times by the closed form are 2.2 % off on average and
-# 7.8 % at most for BERT-large at 28 points (docs/sweep_results.md)
+# by which a screened point must be beaten to be left out: times by the closed form are 2.2 % off on average
+# and 7.8 % at most, for BERT-large at 28 points (docs/sweep_results.md)
 MARGIN = 0.08
 
 
