@@ -92,9 +92,8 @@ def test_networks_of_each_kind_keep_their_values(name: str, chip: str) -> None:
     assert same_values(compiled(name, chip, values=True))
 
 
-@pytest.mark.parametrize(
-    "chip", [CHIPS[0], *(pytest.param(chip, marks=pytest.mark.slow) for chip in CHIPS[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", CHIPS)
 def test_yolov5s_has_the_counts_of_cann(chip: str) -> None:
     by_formula = compiled("yolov5s", chip, options=BY_FORMULA)
     check_programs(by_formula)

@@ -12,6 +12,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.models.seed_examples import matmul_bias_relu
 from ascendsim.plot.comparison import comparison_timelines
 from ascendsim.plot.lanes import PHASES, joined, phase_lanes, phases_recorded
+from tests.support.gate import slow
 from tests.support.synthetic_run import synthetic_run
 from tests.unit.test_plot_timeline import overlaps
 
@@ -135,7 +136,7 @@ def test_one_picture_has_one_unit():
     assert near.variants[0].facts.startswith(f"{long.trace.duration_us:,.1f} us")
 
 
-@pytest.mark.parametrize("counts", [(5, 3), (60, 500), (60, 50, 40, 30, 20)])
+@pytest.mark.parametrize("counts", [(5, 3), (60, 500), *slow((60, 50, 40, 30, 20))])
 def test_texts_never_overlap(counts):
     runs = {f"variant {number}": synthetic_run(count) for number, count in enumerate(counts)}
     assert overlaps(comparison_timelines(runs).plot()) == []

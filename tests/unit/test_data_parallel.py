@@ -14,7 +14,7 @@ from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.isa.program import TaskKind
 from ascendsim.profiling.kinds import COMMUNICATION
 from ascendsim.training import scopes
-from tests.support.gate import every
+from tests.support.gate import every, in_turn
 
 SERVER = "Atlas 800 9000"
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
@@ -112,8 +112,7 @@ def _start_of_update(result: asim.Result, name: str) -> int:
     return next(record.start for record in result.trace.tasks if record.task == task)
 
 
-@pytest.mark.parametrize("model", [_scaled, _plain, _clipped])
-@pytest.mark.parametrize("bucket_bytes", [1, 1 << 30])
+@pytest.mark.parametrize(("model", "bucket_bytes"), in_turn([_scaled, _plain, _clipped], [1, 1 << 30]))
 def test_updates_wait_for_their_gradients(model: object, bucket_bytes: int) -> None:
     result = _on(model(), bucket_bytes=bucket_bytes)  # type: ignore[operator]
     records = {record.task: record for record in result.trace.tasks}

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import ascendsim as asim
-from tests.support.gate import every, in_turn
+from tests.support.gate import every, in_turn, slow
 from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, steps_apart
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
@@ -41,7 +41,7 @@ def in_int8(name: str, form: Form, folder: Path) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("form", "joined"), in_turn(FORMS, [False, True]))
-@pytest.mark.parametrize("name", [*NETWORKS, "bert_tiny_s64"])
+@pytest.mark.parametrize("name", [*slow(*QUICK, *LONG), "bert_tiny_s64"])
 def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, folder: Path) -> None:
     """Of operators that became one (`joined`) the one is compared with the last of them."""
     network = in_int8(name, form, folder)
