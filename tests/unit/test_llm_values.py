@@ -120,6 +120,7 @@ def logits(dtype: str) -> Any:
     return asim.run(compiled, given).outputs["logits"].astype(np.float64).reshape(-1)
 
 
+@pytest.mark.slow
 def test_few_bits_change_little() -> None:
     whole, int8, int4 = (logits(dtype) for dtype in ("bf16", "w8a8", "w4a16"))
     assert np.corrcoef(whole, int8)[0, 1] > 0.995
