@@ -19,6 +19,7 @@ from ascendsim.sweep.store import DONE, FAILED, Answer, Store
 from ascendsim.sweep.work import Request, Source, graph_of, source_of
 
 ModelSource = str | PathLike[str] | bytes
+ModelSources = ModelSource | Sequence[ModelSource]
 Progress = Callable[[int, int], None]
 SCREENED_BY = ("Samples/s", "Memory(MiB)")
 # by which a screened point must be beaten to be left out: times by the closed form are 2.2 % off on average
@@ -34,7 +35,7 @@ MARGIN = 0.08
     points='write points=[{"soc": "Ascend310", "batch": 8}]',
 )
 def sweep(
-    model: ModelSource | Sequence[ModelSource],
+    model: ModelSources,
     *,
     soc: Any = "Ascend310",
     batch: Any = None,
@@ -119,7 +120,7 @@ def _quick(point: Point) -> Point:
     return {**point, "options": {**point.get("options", {}), "tiling": "closed_form"}}
 
 
-def sources_of(model: ModelSource | Sequence[ModelSource]) -> dict[str, Source]:
+def sources_of(model: ModelSources) -> dict[str, Source]:
     """Models by the names that points have for them.
 
     Raises:
