@@ -170,6 +170,7 @@ ROWS: dict[str, Row] = {
     "L072": partial(step, G31, A2, 1, 4864, overhead=OVERHEAD_US, cards=4, dtype="w8a8"),
     "L073": partial(prompt, G31, A2, 4096, cards=4),
     "L074": partial(prompt, G31, A2, 4096, cards=4, dtype="w8a8"),
+    "L076": partial(step, "qwen2.5-vl-3b", P3, 10, 864, overhead=OVERHEAD_US, dtype="fp16"),
     "L077": partial(step, "qwen2.5-0.5b", B4, 1, 73, dtype="fp16"),
     "L078": partial(prompt, "qwen2.5-0.5b", B4, 20, mode="eager", dtype="fp16"),
     "L079": partial(rate, "qwen2.5-0.5b", A2, 1, 128, mode="eager", dtype="fp16"),
@@ -204,9 +205,8 @@ UNSAID = {
     "L030": _LINKS,
     "L031": _LINKS,
     "L063": "no kernel multiplies int4 by int4 here",
-    "L076": "CANN's attention kernels of inference have no blocks for cores that are not split (310P) here",
     "L085": "an encoder, not a decoder: asim.llm builds decoders",
-    "L087": "three number formats in one model, on a chip for which the attention kernel has no blocks here",
+    "L087": "three number formats in one model",
     "L196": "expert parallel over 320 dies, with attention and experts on different ones",
     "L197": "expert parallel over dies of several servers, with prompts of unknown length",
 }
