@@ -44,7 +44,7 @@ def run_grain(conv: ConvGeometry | None, total: int, share: int, run: int) -> in
     """What divides the number of positions between the beginning of any run and that of its output row,
     where `total` positions are cut in shares and each share in runs; out_w if all begin with a row.
 
-    >>> conv = ConvGeometry(1, 16, 12, 12, 3, 3, out_h=12, out_w=12, pads=(1, 1, 1, 1))
+    >>> conv = ConvGeometry(1, 16, 12, 12, 3, 3, 1, 1, 1, 1, (1, 1, 1, 1), 12, 12)
     >>> run_grain(conv, 144, 72, 24), run_grain(conv, 144, 64, 24), run_grain(conv, 144, 144, 32)
     (12, 4, 4)
     """
