@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import INTERRUPTED, whole_file
 from ascendsim.cli.model_options import check_folder, positive
@@ -19,6 +20,7 @@ from ascendsim.cli.sweep_options import (
     shown_progress,
 )
 from ascendsim.cli.variants import batches, parts
+from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from ascendsim.sweep.rows import Sweep
@@ -61,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     check_folder(args.output)
     check_report_option(args.report)
+    columns, axes = parts(args.pareto, "--pareto"), axes_of(args)
+    _check_columns(columns, axes)
     store = args.store
     if store is None and args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
@@ -86,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
                 time_limit=args.time_limit,
                 limit=args.limit,
                 progress=count,
-                **axes_of(args),
+                **axes,
             )
         except KeyboardInterrupt:
             kept = (
@@ -97,7 +101,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"ascendsim: interrupted after {done[0]} of {done[1]} points; {kept}", file=sys.stderr)
             return INTERRUPTED
     _print(found)
-    columns = parts(args.pareto, "--pareto")
     if len(found.table()):
         rows = ", ".join(str(row[0]) for row in found.pareto(*columns))
         print(f"\nno other point is better in {' and '.join(columns)}: rows {rows}")
@@ -108,6 +111,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"wrote {page.path} ({len(page.html) / 1e6:.2f} MB)")
     print(f"took {time.perf_counter() - started:.1f} s")
     return 1 if len(found.failed()) else 0
+
+
+def _check_columns(columns: tuple[str, ...], axes: Mapping[str, Any]) -> None:
+    """Refuses columns that no row will have, before anything is computed."""
+    from ascendsim.sweep.space import column_of
+    from ascendsim.sweep.work import FIGURES
+
+    nested = [key for name in ("set", "options") for key in axes[name]]
+    known = [*FIGURES, "soc", "batch", "fusion", "schedule", *nested, *map(column_of, axes)]
+    for column in columns:
+        if column not in known:
+            raise InputError(f"column {column!r}", "is not in the sweep", remedy=suggest(column, known))
 
 
 def _print(found: Sweep) -> None:

@@ -109,7 +109,7 @@ def _candidates(spec: SocSpec, asked: Sequence[str] | str | None) -> Iterator[Mo
                 raise InputError(
                     f"figure {each}",
                     f"is no number of {spec.name}",
-                    remedy=suggest(each, (*tables, *figures)),
+                    remedy=suggest(each, {*tables, *figures, *(key.partition(".")[0] for key in figures)}),
                 )
             names += below or [each]
     for name in dict.fromkeys(names):

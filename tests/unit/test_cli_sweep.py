@@ -44,7 +44,9 @@ def test_points_are_printed_written_and_kept(tmp_path: Path, capsys: pytest.Capt
 )
 def test_mistakes_are_told(more: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", LENET, "--workers", "1", *more]) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert message in said.err
+    assert not said.out  # found before anything was computed
 
 
 def test_options_have_the_types_of_compile() -> None:

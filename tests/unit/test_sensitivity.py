@@ -135,6 +135,8 @@ def test_keys_may_be_the_first_part_of_names() -> None:
     ]
     with pytest.raises(asim.InputError, match="did you mean dram.read_gb_per_s"):
         movable(spec, ["dram.read_gb"])
+    with pytest.raises(asim.InputError, match=r"did you mean dram\?"):
+        movable(spec, ["dramm"])
     with pytest.raises(asim.InputError, match="is no number of Ascend310"):
         single(spec, "name")
 
