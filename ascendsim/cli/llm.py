@@ -70,6 +70,8 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
 
     batches, contexts = numbers("--batch", args.batch), numbers("--context", args.context)
     prompts = numbers("--prefill", args.prefill) if args.prefill else []
+    for length in prompts:  # before anything takes time
+        model.check_tokens(batches[0], length, length)
     with progress("simulating") as show:
         found = sweep(model, args.soc_version, batches, contexts, args.mode, progress=show)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.mode}")
@@ -131,16 +133,16 @@ def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
 def _requests(text: str) -> str | Workload:
     """A file, or Poisson arrivals: RATE:COUNT:PROMPT:OUTPUT."""
     parts = text.split(":")
-    if len(parts) != 4 or Path(text).exists():
+    if len(parts) == 1 or Path(text).exists():
         return text
     from ascendsim.llm.requests import poisson
 
     try:
         rate, count = float(parts[0]), int(parts[1])
+        prompt, output = (numbers("--serve", part) for part in parts[2:])
     except ValueError:
         rule = "must be a file, or RATE:COUNT:PROMPT:OUTPUT"
         raise InputError("option --serve", rule, repr(text), "for example 4:1000:512:128") from None
-    prompt, output = numbers("--serve", parts[2]), numbers("--serve", parts[3])
     return poisson(rate, count, prompt, output)
 
 
@@ -160,5 +162,7 @@ def numbers(option: str, text: str) -> list[int]:
         digits = word[:-1] if unit > 1 else word
         if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 1 << 32):
             raise InputError(f"option {option}", "must be whole numbers, 1,8 or 1k,32k", repr(part))
+        if int(digits) * unit in found:
+            raise InputError(f"option {option}", f"names {part.strip()!r} twice")
         found.append(int(digits) * unit)
     return found

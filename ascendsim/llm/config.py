@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -26,6 +27,18 @@ _SIZES = {
     "inner": "intermediate_size",
     "positions": "max_position_embeddings",
 }
+_MOST_LAYERS = 1024  # a graph has a few operators of each
+_MOST = 1 << 31  # of other sizes
+# what config files call activations of the gate -> what it computes
+_ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_tanh": "gelu",
+}
+_PLAIN = (None, "default", "mrope")  # angles of text as they were defined first
 _WHOLE = ("hidden", "layers", "vocabulary", "heads", "kv_heads", "head", "inner", "positions")
 
 
@@ -90,7 +103,7 @@ def _read(config: Mapping[str, Any], name: str) -> Architecture:
     if isinstance(inner, Mapping):
         config = {**config, **inner}
     try:
-        facts = {**_common(config), **known(config)}
+        facts = {**_common(config, name), **known(config)}
     except KeyError as error:
         raise InputError(f"config of {name!r}: {error.args[0]}", "is missing") from None
     except (TypeError, ValueError) as error:
@@ -99,7 +112,7 @@ def _read(config: Mapping[str, Any], name: str) -> Architecture:
     return Architecture(name=name, family=str(family), **facts)
 
 
-def _common(config: Mapping[str, Any]) -> Facts:
+def _common(config: Mapping[str, Any], name: str) -> Facts:
     """What Llama's names say; keys that are not there are left to the family."""
     facts = {own: config[theirs] for own, theirs in _SIZES.items() if theirs in config}
     heads, hidden = facts.get("heads"), facts.get("hidden")
@@ -108,12 +121,32 @@ def _common(config: Mapping[str, Any]) -> Facts:
         facts["head"] = config["head_dim"]
     elif isinstance(heads, int) and isinstance(hidden, int) and heads > 0:
         if hidden % heads and "kv_channels" not in config:
-            raise ValueError(f"hidden_size {hidden} is no multiple of num_attention_heads {heads}")
+            rule = f"must be a multiple of num_attention_heads ({heads})"
+            raise InputError(f"config of {name!r}: hidden_size", rule, hidden, "or state head_dim")
         facts["head"] = hidden // heads
     facts["epsilon"] = config.get("rms_norm_eps", 1e-6)
     facts["theta"] = config.get("rope_theta") or _angles(config, "full_attention").get("rope_theta", 10000.0)
     facts["tied"] = bool(config.get("tie_word_embeddings", False))
+    facts["scaled_angles"] = _scaled(config)
+    activation = config.get("hidden_activation") or config.get("hidden_act")
+    if activation is not None:
+        if activation not in _ACTIVATIONS:
+            rule = f"must be one of {', '.join(_ACTIVATIONS)}"
+            raise InputError(f"config of {name!r}: hidden_act", rule, repr(activation))
+        facts["activation"] = _ACTIVATIONS[activation]
     return facts
+
+
+def _scaled(config: Mapping[str, Any]) -> str:
+    """How angles are changed for longer contexts; "" if they are not."""
+    said = [config.get("rope_scaling"), config.get("rope_parameters")]
+    said += [_angles(config, kind) for kind in ("full_attention", "sliding_attention")]
+    for each in said:
+        if isinstance(each, Mapping):
+            kind = each.get("rope_type", each.get("type"))
+            if kind not in _PLAIN:
+                return str(kind)
+    return ""
 
 
 def _angles(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -133,6 +166,13 @@ def _check(facts: Facts, name: str) -> None:
             raise InputError(f"config of {name!r}: {key}", "is missing")
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(f"config of {name!r}: {key}", "must be a whole number from 1 on", repr(value))
+        most = _MOST_LAYERS if size == "layers" else _MOST
+        if value > most:
+            raise InputError(f"config of {name!r}: {key}", f"must be at most {most}", value)
+    for size, key in (("epsilon", "rms_norm_eps"), ("theta", "rope_theta")):
+        value = facts.get(size)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise InputError(f"config of {name!r}: {key}", "must be a number above 0", repr(value))
     if facts["heads"] % facts["kv_heads"]:
         rule = f"must divide num_attention_heads ({facts['heads']})"
         raise InputError(f"config of {name!r}: num_key_value_heads", rule, facts["kv_heads"])

@@ -28,7 +28,7 @@ from ascendsim.llm.memory import Memory
 from ascendsim.llm.repeat import repeated_us
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
-from ascendsim.llm.types import GROUP, NumberFormat, format_named, on_chip
+from ascendsim.llm.types import FORMATS, GROUP, NumberFormat, format_named, on_chip
 from ascendsim.llm.weights import NAMED, Checkpoint, RandomWeights, Weights
 from ascendsim.soc import SocSpec
 from ascendsim.soc.loading import load as load_soc
@@ -38,6 +38,7 @@ Mode = Literal["graph", "eager"]
 EAGER_US = 39.6
 """Time in which PyTorch 2.7 hands a kernel over: a transformer layer of 26 operators takes 1028.7 us on
 Ascend910B2 at a size at which the device waits for the host."""
+_COUNTS = (2, 4, 8, 16, 32, 64)  # of cards that are proposed
 _CHUNK = 4096  # new tokens of the step whose workspace counts: what stacks prefill at once
 
 
@@ -132,7 +133,7 @@ class LanguageModel:
         chip = _chip(soc)
         form = on_chip(self.form, chip)
         links = Links(self.cards, chip.short_name)
-        tokens = self._checked_tokens(Tokens(batch, queries, context))
+        tokens = self.check_tokens(batch, queries, context)
         builder = GraphBuilder(self.name, dtype=form.flow)
         slots = builder.input("slots", (tokens.rows,), DType.INT64)
         step = Step(builder, self.architecture, self.shard, tokens, form, links, self.weights, slots)
@@ -216,11 +217,21 @@ class LanguageModel:
 
     @without_collection
     def _run(self, soc: Chip, tokens: Tokens, mode: Mode) -> Result:
-        self._checked_tokens(tokens)
+        self.check_tokens(tokens.batch, tokens.queries, tokens.context)
         self._check_memory(soc, tokens)
         return simulate(self.compiled(soc, tokens.batch, tokens.queries, tokens.context, mode))
 
-    def _checked_tokens(self, tokens: Tokens) -> Tokens:
+    @checked()
+    def check_tokens(self, batch: int, queries: int, context: int) -> Tokens:
+        """Refuses a step that the model does not take; memory is not looked at.
+
+        Args:
+            batch, queries, context: As for `chunk`.
+
+        Raises:
+            InputError: If a number is out of range.
+        """
+        tokens = Tokens(batch, queries, context)
         for name, value in (("batch", tokens.batch), ("length", tokens.queries), ("context", tokens.context)):
             if value < 1:
                 raise InputError(f"option {name}", "must be a whole number from 1 on", value)
@@ -242,8 +253,37 @@ class LanguageModel:
         rule = f"must fit into the {memory.capacity / 2**30:.1f} GiB of {memory.soc}"
         remedy = f"at most {most} sequences of {tokens.context} tokens do"
         if not most:
-            remedy = f"its weights take {memory.weights / 2**30:.1f} GiB: choose more cards or fewer bits"
+            others = self._that_fit(soc, tokens)
+            remedy = f"its weights take {memory.weights / 2**30:.1f} GiB: "
+            remedy += f"{' or '.join(others)} would do" if others else "choose more cards or fewer bits"
         raise InputError(f"{self.name} ({self.form.name}, cards={self.cards})", rule, actual, remedy)
+
+    def _that_fit(self, soc: Chip, tokens: Tokens) -> list[str]:
+        """The fewest more cards and the most bits less, each alone, with which a step fits."""
+        more = [(f"cards={count}", self.form, count) for count in _COUNTS if count > self.cards]
+        fewer = [
+            (f"dtype={form.name!r}", form, self.cards)
+            for form in FORMATS.values()
+            if form.weight_bits < self.form.weight_bits
+        ]
+        return [name for each in (more, fewer) if (name := self._first_that_fits(soc, tokens, each))]
+
+    def _first_that_fits(
+        self, soc: Chip, tokens: Tokens, wanted: Sequence[tuple[str, NumberFormat, int]]
+    ) -> str:
+        for name, form, cards in wanted:
+            try:
+                shard = Shard.of(self.architecture, cards, data_parallel=not self.shard.split)
+                _check_format(self.architecture, form, shard)
+                if (
+                    LanguageModel(self.architecture, form, shard)
+                    .memory(soc)
+                    .fits(tokens.batch, tokens.context)
+                ):
+                    return name
+            except InputError:  # does not divide, or the chip has no such links
+                continue
+        return ""
 
     @checked(prompt="a list of token numbers")
     def generate(
@@ -276,12 +316,16 @@ class LanguageModel:
             lacking = "mixtures of experts"
         elif not model.rotary:
             lacking = "ALiBi"
+        elif model.latent is not None:
+            lacking = "latent attention"
+        elif model.scaled_angles:
+            lacking = f"scaled angles ({model.scaled_angles})"
         elif model.score_cap:
             lacking = "a bound of the scores"
         if lacking:
             raise InputError(
                 f"model {self.name}",
-                f"has {lacking}, which {'is' if lacking[0] != 'm' else 'are'} for timing",
+                f"has {lacking}, which {'is' if lacking[0] not in 'ms' else 'are'} for timing",
             )
 
         def step(queries: int, context: int) -> CompiledModel:
@@ -327,9 +371,10 @@ def model(
     """
     facts = architecture(source)
     form = format_named(dtype)
+    if expert_parallel and facts.experts is None:
+        raise InputError("option expert_parallel", f"is for mixtures of experts, and {facts.name} is none")
     shard = Shard.of(facts, cards, expert_parallel, data_parallel)
-    if form.weight_bits == 4:
-        _check_groups(facts, shard)
+    _check_format(facts, form, shard)
     return LanguageModel(facts, form, shard, _weights(weights, facts, seed))
 
 
@@ -348,8 +393,10 @@ def _weights(
     return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)), facts.family)
 
 
-def _check_groups(facts: Architecture, shard: Shard) -> None:
+def _check_format(facts: Architecture, form: NumberFormat, shard: Shard) -> None:
     """Int4 weights of a column are scaled in groups, which must divide every row; experts have none."""
+    if form.weight_bits != 4:
+        return
     if facts.experts is not None:
         rule = "is not among what the product of experts takes"
         raise InputError(f"dtype 'w4a16' of {facts.name}", rule, remedy="choose 'bf16', 'fp16' or 'w8a8'")

@@ -124,12 +124,19 @@ def _entries(path: Path) -> Iterable[Any]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"file {str(path)!r}", f"cannot be read: {error.strerror}") from error
+    place = 0
     try:
         if text.lstrip()[:1] == "[":
             return list(json.loads(text))
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        found = []
+        for line in text.split("\n"):
+            place += 1
+            if line.strip():
+                found.append(json.loads(line))
+        return found
     except ValueError as error:
-        raise InputError(f"file {str(path)!r}", f"is no JSON: {error}") from error
+        where = f"line {place} of file" if place else "file"
+        raise InputError(f"{where} {str(path)!r}", f"is no JSON: {error}") from error
 
 
 def _from_entries(entries: Iterable[Any], name: str) -> Workload:

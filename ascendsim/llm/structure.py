@@ -68,6 +68,7 @@ class Architecture:
         activation: Of the gate: "silu" or "gelu".
         theta, local_theta: Bases of the angles, in layers of global attention and of a window.
         rotary: Part of a head that turns; 0 = none does (ALiBi).
+        scaled_angles: How angles are changed for longer contexts, which takes no time; "" = they are not.
         interleaved: Whether neighbours turn together, else halves.
         window: Keys that a query sees in layers of a window; 0 = all.
         global_every: Every so-manieth layer sees all keys, the others a window; 1 = all do.
@@ -102,6 +103,7 @@ class Architecture:
     theta: float = 10000.0
     local_theta: float = 0.0
     rotary: float = 1.0
+    scaled_angles: str = ""
     interleaved: bool = False
     window: int = 0
     global_every: int = 1

@@ -84,7 +84,9 @@ class Sweep:
             ]
             for context in sorted({point.context for point in self.points})
         }
-        return plot_series(batches, series, self._title(), "batch", "time per output token (ms)", ax)
+        return plot_series(
+            batches, series, self._title(), "batch (sequences)", "time per output token (ms)", ax
+        )
 
     @checked()
     def plot_kernels(self, batch: int | None = None, ax: Axes | None = None) -> SeriesDisplay:
@@ -113,7 +115,9 @@ class Sweep:
             series["others"] = rest
         contexts = [point.context for point in points]
         title = f"{self._title()}, batch {size}"
-        return plot_series(contexts, series, title, "context", "time in a step (ms)", ax, stacked=True)
+        return plot_series(
+            contexts, series, title, "context (tokens)", "time in a step (ms)", ax, stacked=True
+        )
 
     @checked()
     def plot_memory(self, batch: int = 1, ax: Axes | None = None) -> SeriesDisplay:
@@ -133,7 +137,7 @@ class Sweep:
         }
         title = f"{self._title()}, batch {batch}"
         limit = (self.memory.capacity / GIB, "card")
-        return plot_series(contexts, series, title, "context", "GiB", ax, stacked=True, limit=limit)
+        return plot_series(contexts, series, title, "context (tokens)", "GiB", ax, stacked=True, limit=limit)
 
     def _title(self) -> str:
         return f"{self.model} on {self.soc}"
@@ -171,9 +175,11 @@ def sweep(
     wanted = [(batch, context) for batch in batches for context in contexts]
     if not wanted:
         raise InputError("batches and contexts", "must name at least one each")
+    for batch, context in wanted:
+        model.check_tokens(batch, 1, context)
     memory, points = model.memory(soc), []
     for number, (batch, context) in enumerate(wanted, 1):
-        if batch >= 1 and context >= 1 and not memory.fits(batch, context):
+        if not memory.fits(batch, context):
             points.append(Point(batch, context, None, {}))
         else:
             result = model.step(soc, batch, context, mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import InputError
 from ascendsim.soc import SocSpec
 
 GROUP = 128  # int4 weights of a column that share a scale: what AWQ and GPTQ files have
@@ -47,7 +47,7 @@ def format_named(name: str) -> NumberFormat:
     """
     if name not in FORMATS:
         rule = f"must be one of {', '.join(FORMATS)}"
-        raise InputError("option dtype", rule, repr(name), suggest(name, FORMATS))
+        raise InputError("option dtype", rule, repr(name))
     return FORMATS[name]
 
 

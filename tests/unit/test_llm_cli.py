@@ -47,14 +47,18 @@ def test_a_served_file(config: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--batch", "1,x"], "option --batch must be whole numbers, 1,8 or 1k,32k, not 'x'"),
         (["--cards", "3"], "option cards must divide num_attention_heads (8)"),
         (["--serve", "a:1:1:1"], "option --serve must be a file, or RATE:COUNT:PROMPT:OUTPUT"),
+        (["--serve", "4:1:1"], "option --serve must be a file, or RATE:COUNT:PROMPT:OUTPUT"),
+        (["--batch", "1,8,1"], "option --batch names '1' twice"),
         (["--serve", "nowhere.json"], "cannot be read"),
-        (["--context", "64k"], "option context must be at most 4096"),
+        (["--context", "1k,64k"], "option context must be at most 4096"),
+        (["--prefill", "64k"], "option context must be at most 4096"),
     ],
 )
 def test_mistakes_are_one_line(
     config: str, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["llm", config, *more]) == 2
-    error = capsys.readouterr().err
+    said, error = capsys.readouterr()
+    assert not said  # found before anything was computed
     assert message in error
     assert error.count("\n") == 1

@@ -82,7 +82,10 @@ def test_layers_of_a_window_keep_no_more_than_it() -> None:
         ({"hidden_size": None}, r"hidden_size is missing"),
         ({"num_hidden_layers": 0}, r"num_hidden_layers must be a whole number from 1 on, not 0"),
         ({"vocab_size": "many"}, r"vocab_size must be a whole number"),
-        ({"hidden_size": 250}, r"hidden_size 250 is no multiple of num_attention_heads 8"),
+        ({"hidden_size": 250}, r"hidden_size must be a multiple of num_attention_heads \(8\), not 250"),
+        ({"num_hidden_layers": 10**9}, r"num_hidden_layers must be at most 1024"),
+        ({"rms_norm_eps": float("nan")}, r"rms_norm_eps must be a number above 0, not nan"),
+        ({"hidden_act": "relu2"}, r"hidden_act must be one of silu, .*'relu2'"),
     ],
 )
 def test_a_config_that_is_not_usable(changes: dict[str, Any], message: str) -> None:
@@ -101,6 +104,7 @@ def test_what_is_neither_a_file_nor_shipped() -> None:
     ("options", "message"),
     [
         ({"cards": 3}, r"cards must divide num_attention_heads \(8\).*choose one of 1, 2, 4, 8"),
+        ({"expert_parallel": True}, r"expert_parallel is for mixtures of experts"),
         ({"dtype": "int3"}, r"dtype must be one of bf16, fp16, w8a8, w4a16"),
         ({"dtype": "w4a16", "cards": 8}, r"multiple of 128.*choose fewer cards"),
     ],
@@ -121,7 +125,7 @@ def test_steps_that_do_not_fit() -> None:
     with pytest.raises(InputError, match="has no figures of its links"):
         asim.llm.model(TINY, "fp16", cards=2).step("Ascend310P3")
     large = asim.llm.model("qwen3-32b")
-    with pytest.raises(InputError, match="its weights take 61.0 GiB: choose more cards"):
+    with pytest.raises(InputError, match="its weights take 61.0 GiB: cards=2 or dtype='w8a8' would do"):
         large.step(CHIP)
     with pytest.raises(InputError, match="at most 40 sequences of 8192 tokens do"):
         asim.llm.model("qwen3-8b").step(CHIP, batch=64, context=8192)

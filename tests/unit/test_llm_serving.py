@@ -147,6 +147,7 @@ def test_files_of_benchmarks(tmp_path: Path) -> None:
         ('[{"conversations": [{}, {}]}]', r"conversations\[0\].value is missing"),
         ("[]", r"has no requests"),
         ("{", r"is no JSON"),
+        ('{"prompt_len": 5, "output_len": 2}\n\n{"prompt_len"\n', r"line 3 of file .* is no JSON"),
         ("[3]", r"request 0 must be an object"),
     ],
 )

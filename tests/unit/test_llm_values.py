@@ -197,3 +197,12 @@ def test_tokens_are_those_of_transformers(family: str) -> None:
     tensors = {name: values.detach().numpy() for name, values in model.state_dict().items()}
     own = asim.llm.model(config.to_dict(), "fp16", weights=tensors)
     assert own.generate(CHIP, PROMPT, 8, "float32") == wanted[0, len(PROMPT) :].tolist()
+
+
+def test_angles_that_are_scaled_have_no_values_and_no_other_time() -> None:
+    scaled = {**SMALL, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
+    model = asim.llm.model(scaled, "fp16", weights="random")
+    with pytest.raises(InputError, match=r"has scaled angles \(llama3\), which are for timing"):
+        model.generate(CHIP, PROMPT, 1)
+    plain = asim.llm.model({**SMALL, "rope_scaling": {"rope_type": "default"}}, "fp16", weights="random")
+    assert len(plain.generate(CHIP, PROMPT, 1)) == 1
