@@ -86,8 +86,8 @@ def page(folder: Path, measure: bool) -> Iterator[str]:
     yield "# What sweeps show\n"
     yield "Made by `python scripts/make_sweep_page.py`; [sweep.md](sweep.md) says how sweeps work.\n"
     yield "## What it costs\n"
-    yield f"ResNet-50 and BERT-large (128 tokens), batch 1 to 64, on {', '.join(CHIPS)}: {2 * len(CHIPS) * len(BATCHES)} points. Wall and CPU seconds on a machine of "
-    yield "two hardware threads that others kept busy at the same time, so both are more than they would be alone; the rows are equal to the bit.\n"
+    yield f"ResNet-50 and BERT-large (128 tokens), batch 1 to 64, on {', '.join(CHIPS)}: {2 * len(CHIPS) * len(BATCHES)} points. Wall and CPU seconds on a"
+    yield "machine of two hardware threads; the rows are equal to the bit.\n"
     yield "| workers | wall (s) | CPU (s) | CPU a point (s) |\n|---|---|---|---|"
     yield from costs() if measure else known_costs()
     asked: dict[str, Any] = {"soc": CHIPS, "batch": BATCHES, "store": folder / "bert.db"}
