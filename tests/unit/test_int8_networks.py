@@ -16,8 +16,6 @@ import ascendsim as asim
 from tests.support.gate import every, in_turn, slow
 from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, steps_apart
 
-pytestmark = pytest.mark.usefixtures("untimed_tiles")
-
 pytest.importorskip("onnxruntime")
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 QUICK = ("mobilenet_v1",)
@@ -40,6 +38,7 @@ def in_int8(name: str, form: Form, folder: Path) -> onnx.ModelProto:
     return quantised_network(name, form, folder)
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize(("form", "joined"), in_turn(FORMS, [False, True]))
 @pytest.mark.parametrize("name", [*slow(*QUICK, *LONG), "bert_tiny_s64"])
 def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, folder: Path) -> None:
