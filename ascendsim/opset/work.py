@@ -399,7 +399,7 @@ class FinishedProduct:
 
     product: CubeWork
     sums: Ref
-    slots: int = 2
+    slots: int
 
 
 Part = Union[CubeWork, FinishedProduct, FilterWork, VectorWork, MoveWork, ScalarWork, AiCpuWork]

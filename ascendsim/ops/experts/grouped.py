@@ -27,7 +27,7 @@ from ascendsim.core.formats import ceil_div, storage_bytes
 from ascendsim.graph.ir import Array, Dim, Node, Tensor
 from ascendsim.ops.quant.ascend import scale_values
 from ascendsim.ops.quant.checks import check_step
-from ascendsim.ops.quant.matmul_scales import result_type, scratch_for
+from ascendsim.ops.quant.matmul_scales import finished, result_type
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.shared.cube import cube_type
@@ -38,7 +38,6 @@ from ascendsim.opset.structure import constant_ints, opaque
 from ascendsim.opset.work import (
     SCALED,
     CubeWork,
-    FinishedProduct,
     LowerContext,
     NoTask,
     Part,
@@ -207,9 +206,7 @@ def _part(node: Node, rows: int, groups: int, context: LowerContext) -> Part:
         epilogue_inputs=streams,
     )
     by_fixpipe = not steps or steps[0].op == SCALED
-    return (
-        work if by_fixpipe or not context.split_cores else FinishedProduct(work, scratch_for(output, context))
-    )
+    return work if by_fixpipe or not context.split_cores else finished(work, output, context)
 
 
 def _piece(tensor: Tensor, shape: tuple[int, ...]) -> Ref:

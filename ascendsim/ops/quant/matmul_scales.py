@@ -50,7 +50,7 @@ from ascendsim.opset.work import (
 # GE's numbers of types (ge::DataType)
 TYPES = {0: DType.FLOAT32, 1: DType.FLOAT16, 2: DType.INT8, 3: DType.INT32, 27: DType.BFLOAT16}
 PACKED = 8  # int4 in an int32
-TILES, TILE_BYTES = 2, 128 << 10  # of sums in scratch memory for each core: what L0C holds
+TILES, TILE_BYTES = 2, 128 << 10  # of sums in scratch memory for each core, each as large as L0C: assumed
 _HALF = DType.FLOAT16
 
 
@@ -174,15 +174,18 @@ def _lower_quant(node: Node, context: LowerContext) -> Work:
         steps.append(Step("vconv", DType.FLOAT32))
     port = 4 if whole else None
     product = _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
-    return FinishedProduct(product, scratch_for(output, context)) if beside else product
+    return finished(product, output, context) if beside else product
 
 
-def scratch_for(result: Tensor, context: LowerContext) -> Ref:
-    """Room for the sums of few tiles of each core, at most as many as there are."""
+def finished(product: CubeWork, result: Tensor, context: LowerContext) -> FinishedProduct:
+    """A product that vector cores finish, with room for the sums of few tiles of each core, at most as many
+    as there are.
+    """
     size = DType.INT32.itemsize * result.elements
     size = min(size, max(1, context.cores) * TILES * TILE_BYTES)
     region = workspace_of(result.name)
-    return Ref(region, (size // DType.INT32.itemsize,), DType.INT32, Format.ND, size)
+    sums = Ref(region, (size // DType.INT32.itemsize,), DType.INT32, Format.ND, size)
+    return FinishedProduct(product, sums, TILES)
 
 
 def _product(
