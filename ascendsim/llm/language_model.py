@@ -35,10 +35,7 @@ from ascendsim.soc.loading import load as load_soc
 
 Chip = str | PathLike[str] | SocSpec
 Mode = Literal["graph", "eager"]
-EAGER_US = 39.6
-"""Time in which PyTorch 2.7 hands a kernel over: a transformer layer of 26 operators takes 1028.7 us on
-Ascend910B2 at a size at which the device waits for the host."""
-_COUNTS = (2, 4, 8, 16, 32, 64)  # of cards that are proposed
+_COUNTS = (2, 4, 8, 16)  # of cards that are proposed: `soc.links` knows no larger groups
 _CHUNK = 4096  # new tokens of the step whose workspace counts: what stacks prefill at once
 
 
@@ -169,14 +166,12 @@ class LanguageModel:
             layers: The first so many only.
         """
         schedule = "sink" if mode == "graph" else "eager"
-        changed = {"launch.eager_launch_us": EAGER_US} if mode == "eager" else None
         made = self.graph(soc, batch, queries, context, layers)
         with warnings.catch_warnings():  # what fits is looked at before, with caches counted once
             warnings.simplefilter("ignore", OptionWarning)
             return compile(
                 made,
                 soc,
-                set=changed,
                 precision_mode="must_keep_origin_dtype",
                 schedule=schedule,
                 options={

@@ -13,10 +13,10 @@ from functools import cache, partial
 from typing import Any
 
 import ascendsim as asim
-from ascendsim.llm.language_model import EAGER_US
 from ascendsim.llm.requests import Workload
 from ascendsim.llm.server import OVERHEAD_US
 from ascendsim.llm.times import StepTimes
+from llm_results.operators import eager
 
 A2, A3, B2, B4, P3 = "Ascend910B3", "Ascend910_9391", "Ascend910B2", "Ascend910B4", "Ascend310P3"
 UNKNOWN = 512
@@ -196,8 +196,8 @@ ROWS: dict[str, Row] = {
             ("L098", "L099", "L100", "L101", "L102", "L103"), (1024, 512, 256, 128, 64, 32), strict=True
         )
     },
-    "L194": lambda: 26 * EAGER_US,
-    "L195": lambda: 52 * EAGER_US,
+    "L194": eager(26),
+    "L195": eager(52),
 }
 _LINKS = "collectives of 310P cards have no figures"
 UNSAID = {
