@@ -79,10 +79,10 @@ def run(args: argparse.Namespace) -> int:
         try:
             found = sweep(
                 args.model,
-                soc=list(parts(args.soc_version, "--soc_version")),
-                batch=list(batches(args.batch)),
-                fusion=list(parts(args.fusion, "--fusion")),
-                schedule=list(parts(args.mode, "--mode")),
+                soc=_axis(parts(args.soc_version, "--soc_version")),
+                batch=_axis(batches(args.batch)),
+                fusion=_axis(parts(args.fusion, "--fusion")),
+                schedule=_axis(parts(args.mode, "--mode")),
                 store=store,
                 workers=args.workers,
                 screen=args.screen,
@@ -111,6 +111,11 @@ def run(args: argparse.Namespace) -> int:
         print(f"wrote {page.path} ({len(page.html) / 1e6:.2f} MB)")
     print(f"took {time.perf_counter() - started:.1f} s")
     return 1 if len(found.failed()) else 0
+
+
+def _axis(values: tuple[Any, ...]) -> Any:
+    """One value stands for itself: only several are an axis."""
+    return list(values) if len(values) > 1 else values[0]
 
 
 def _check_columns(columns: tuple[str, ...], axes: Mapping[str, Any]) -> None:

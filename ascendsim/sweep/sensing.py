@@ -87,14 +87,15 @@ def sensitivity(
         )
 
     def ask(points: Sequence[Point], progress: Progress | None = None) -> list[SweepRow]:
+        crew = None if len(points) == 1 else workers  # one point is worth no processes
         with Store(store) as kept:
-            return Asking(kept, sources, workers, executor, retry, time_limit).rows(points, progress)
+            return Asking(kept, sources, crew, executor, retry, time_limit).rows(points, progress)
 
-    pairs = [points_of(each) for each in figures]
-    rows = iter(ask([base, *(point for pair in pairs for point in pair if point is not None)], progress))
-    first = next(rows)
+    (first,) = ask([base])
     if first.answer.state != DONE:
         raise InputError(f"model {base['model']!r}", f"does not run on {base['soc']}: {first.answer.error}")
+    pairs = [points_of(each) for each in figures]
+    rows = iter(ask([point for pair in pairs for point in pair if point is not None], progress))
     probes = []
     for each, pair in zip(figures, pairs, strict=True):
         sides = [Side() if point is None else _side(next(rows)) for point in pair]

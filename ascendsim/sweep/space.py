@@ -149,10 +149,14 @@ def flat_axes(axes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", value
 
 
+def is_axis(given: Any) -> bool:
+    """Whether what is given lists values, however few."""
+    return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, PathLike))
+
+
 def _values(name: str, given: Any) -> tuple[Any, ...]:
     """The values of an axis."""
-    listed = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, PathLike))
-    if not listed:
+    if not is_axis(given):
         return (checked_value(name, given),)
     found: list[Any] = []
     for one in given:

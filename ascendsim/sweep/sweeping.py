@@ -14,7 +14,7 @@ from ascendsim.sweep.fronts import front
 from ascendsim.sweep.key import chip_digest, chip_of, fingerprint, key_of_point
 from ascendsim.sweep.rows import Sweep, SweepRow, costs_of
 from ascendsim.sweep.runner import answers
-from ascendsim.sweep.space import MOST_POINTS, Point, flat, space_of
+from ascendsim.sweep.space import MOST_POINTS, Point, flat, flat_axes, is_axis, space_of
 from ascendsim.sweep.store import DONE, FAILED, Answer, Store
 from ascendsim.sweep.work import Request, Source, graph_of, source_of
 
@@ -85,8 +85,8 @@ def sweep(
         The points in order. A point that failed is in `failed()`, with its reason, and stops no other.
 
     Raises:
-        InputError: If an axis or a value does not exist or comes twice, there are too many points, the model
-            or the store cannot be used, or the executor takes no work.
+        InputError: If there is no axis, an axis or a value does not exist or comes twice, there are too many
+            points, the model or the store cannot be used, or the executor takes no work.
         SocError: If a chip or a figure of it does not exist, or a figure cannot be what is asked.
     """
     given = {"soc": soc, "batch": batch, "fusion": fusion, "schedule": schedule, **axes}
@@ -96,9 +96,11 @@ def sweep(
         raise InputError("option screen", "chooses tilings itself", remedy="leave options tiling out")
     sources = sources_of(model)
     asked = {name: value for name, value in given.items() if value is not None}
-    space = space_of(
-        list(sources), {**asked, "set": set or {}, "options": options or {}}, rows=points, limit=limit
-    )
+    everything = {**asked, "set": set or {}, "options": options or {}}
+    space = space_of(list(sources), everything, rows=points, limit=limit)
+    if points is None and len(sources) == 1 and not any(is_axis(each) for _, each in flat_axes(everything)):
+        remedy = "give a list, such as batch=[1, 8], or points="
+        raise InputError("sweep", "needs an axis, and each argument has one value", remedy=remedy)
     told = frozenset(name for point in space.points for name in flat(point))
     named = tuple(name for name in space.named if name in told)  # one that is at its default tells nothing
     with Store(store) as kept:

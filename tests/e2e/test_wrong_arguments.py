@@ -76,7 +76,7 @@ def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
         "GraphBuilder": builder,
         "GraphDisplay": asim.plot_graphs(graph),
         "TrainingStep": trained(),
-        "Sweep": asim.sweep("tests/data/models/lenet5.onnx", workers=1),
+        "Sweep": asim.sweep("tests/data/models/lenet5.onnx", batch=[1], workers=1),
         "Sensitivity": asim.sensitivity("tests/data/models/lenet5.onnx", keys="dram.size", workers=1),
         "KernelResult": asim.run_kernel(KERNEL, 1),
     }

@@ -31,6 +31,7 @@ def test_points_are_printed_written_and_kept(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        ([], "sweep needs an axis, and each argument has one value"),
         (["--set", "l2.size"], "option --set must have the form key=value,value"),
         (["--set", "l2.size=1MiB,1MiB"], "option --set l2.size names '1MiB' twice"),
         (["--axis", "enable_single_stream=maybe"], "must list some of false, true"),

@@ -85,7 +85,7 @@ def test_what_is_kept_is_not_computed_again(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_failed_point_is_tried_again_only_if_asked(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"store": tmp_path / "s.db", "workers": 1, "shapes": {"none": (1,)}}
+    asked: dict[str, Any] = {"store": tmp_path / "s.db", "workers": 1, "batch": [1], "shapes": {"none": (1,)}}
     assert [row.answer.attempts for row in asim.sweep(tiny(), **asked).rows] == [1]
     assert [row.answer.attempts for row in asim.sweep(tiny(), **asked).rows] == [1]
     again = asim.sweep(tiny(), **asked, retry=True)
@@ -115,7 +115,7 @@ def test_a_change_of_a_chip_file_is_another_question(tmp_path: Path) -> None:
     times = []
     for rate in (20, 60):
         chip.write_text(text.replace("RATE", str(rate)))
-        found = asim.sweep(tiny(), soc=chip, store=tmp_path / "s.db", workers=1)
+        found = asim.sweep(tiny(), soc=[chip], store=tmp_path / "s.db", workers=1)
         times.append(found.table().column("Time(us)")[0])
     assert times[0] > times[1]  # type: ignore[operator]
 
@@ -148,7 +148,8 @@ def test_a_worker_says_why_it_has_no_figures(tmp_path: Path) -> None:
 def test_bytes_are_a_model_too(tmp_path: Path) -> None:
     file = tmp_path / "tiny.onnx"
     file.write_bytes(tiny())
-    assert asim.sweep(tiny(), workers=1).table() == asim.sweep(file, workers=1).table()
+    tables = [asim.sweep(model, batch=[1, 2], workers=1).table() for model in (tiny(), file)]
+    assert tables[0] == tables[1]
 
 
 def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +175,7 @@ def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
+        ({"batch": 1}, "sweep needs an axis, and each argument has one value"),
         ({"model": "none.onnx"}, r"model 'none.onnx' cannot be read \(No such file"),
         ({"model": []}, "must name at least one model"),
         ({"model": [tiny(), tiny()]}, "names a model twice"),
@@ -187,7 +189,7 @@ def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPat
 )
 def test_what_cannot_be_swept_is_told_before_any_work(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(asim.AscendSimError, match=message):
-        asim.sweep(**{"model": LENET, "workers": 1, **asked})
+        asim.sweep(**{"model": LENET, "batch": [1, 2], "workers": 1, **asked})
 
 
 def test_a_graph_is_told_what_to_give_instead() -> None:
