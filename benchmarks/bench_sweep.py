@@ -26,7 +26,9 @@ RATES = count(40)  # bandwidths that were not asked for before
 def test_points(benchmark: BenchmarkFixture, model: str) -> None:
     def point() -> ascendsim.Sweep:
         rate = next(RATES)
-        return ascendsim.sweep(MODELS / f"{model}.onnx", batch=1, set={"dram.read_gb_per_s": rate}, workers=1)
+        return ascendsim.sweep(
+            MODELS / f"{model}.onnx", batch=[1], set={"dram.read_gb_per_s": rate}, workers=1
+        )
 
     found = benchmark.pedantic(point, rounds=5, warmup_rounds=1)  # type: ignore[no-untyped-call]
     assert not len(found.failed())
@@ -36,6 +38,7 @@ def test_points(benchmark: BenchmarkFixture, model: str) -> None:
     assert 1 / seconds >= TARGET_POINTS_A_SECOND.get(model, 0.0)
 
 
+@pytest.mark.benchmark
 def test_what_is_kept_costs_next_to_nothing(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
     asked = {"batch": list(range(1, 21)), "store": tmp_path / "s.db", "workers": 1}
     first = ascendsim.sweep(MODELS / "lenet5.onnx", **asked)

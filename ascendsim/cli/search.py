@@ -9,7 +9,7 @@ from typing import Any
 
 from ascendsim.cli.common import INTERRUPTED, whole_file
 from ascendsim.cli.model_options import check_folder, natural, positive
-from ascendsim.cli.sweep_options import add_worker_options, print_columns, shown_progress
+from ascendsim.cli.sweep_options import add_worker_options, print_columns
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
 
@@ -44,25 +44,24 @@ def run(args: argparse.Namespace) -> int:
     large = parts(args.maximize, "--maximize") if args.maximize else ()
     small = parts(args.minimize, "--minimize") if args.minimize else () if large else ("Time(us)",)
     goals = (*small, *large)
-    with shown_progress("search") as show:
-        try:
-            found = search(
-                args.model,
-                read_space(args.space),
-                small,
-                maximize=large,
-                trials=args.trials,
-                batch=args.batch,
-                seed=args.seed,
-                store=args.store,
-                workers=args.workers,
-                retry=args.retry,
-                progress=show,
-            )
-        except KeyboardInterrupt:
-            kept = "nothing is kept; --store FILE would" if args.store is None else "the same command goes on"
-            print(f"ascendsim: interrupted; {kept}", file=sys.stderr)
-            return INTERRUPTED
+    try:
+        found = search(
+            args.model,
+            read_space(args.space),
+            small,
+            maximize=large,
+            trials=args.trials,
+            batch=args.batch,
+            seed=args.seed,
+            store=args.store,
+            workers=args.workers,
+            retry=args.retry,
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        kept = "nothing is kept; --store FILE would" if args.store is None else "the same command goes on"
+        print(f"ascendsim: interrupted; {kept}", file=sys.stderr)
+        return INTERRUPTED
     if not len(found.table()):
         print_columns(found.failed().columns, found.failed().records())
         return 1
@@ -82,7 +81,7 @@ def read_space(path: str) -> dict[str, Any]:
     """The axes that a TOML file describes.
 
     Raises:
-        InputError: If it cannot be read or is no TOML.
+        InputError: If it cannot be read, is no TOML, or has nothing in it.
     """
     import tomllib
 
@@ -92,7 +91,11 @@ def read_space(path: str) -> dict[str, Any]:
     content = read_bounded(path, subject, _MOST_BYTES)
     if len(content) > _MOST_BYTES:
         raise InputError(subject, f"must not be above {_MOST_BYTES} bytes")
+    form = "write axes, for example batch = [1, 8]"
     try:
-        return tomllib.loads(content.decode())
+        space = tomllib.loads(content.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(subject, f"is not valid TOML: {error}") from None
+        raise InputError(subject, f"is not valid TOML: {error}", remedy=form) from None
+    if not space:
+        raise InputError(subject, "is empty", remedy=form)
+    return space

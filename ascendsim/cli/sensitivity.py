@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ascendsim.cli.common import add_set_option, parse_settings, whole_file
 from ascendsim.cli.model_options import check_folder, positive
-from ascendsim.cli.sweep_options import add_worker_options, print_columns, shown_progress
+from ascendsim.cli.sweep_options import add_worker_options, print_columns
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
 
@@ -46,27 +46,29 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.sweep import sensitivity
 
     check_folder(args.output)
-    with shown_progress("sensitivity") as show:
-        found = sensitivity(
-            args.model,
-            args.soc_version,
-            "assumed" if args.assumed else None if args.keys is None else list(parts(args.keys, "--keys")),
-            values=_values(args.values),
-            low=args.low,
-            high=args.high,
-            batch=args.batch,
-            fusion=args.fusion,
-            schedule=args.mode,
-            set=parse_settings(args.set),
-            store=args.store,
-            workers=args.workers,
-            retry=args.retry,
-            progress=show,
-        )
+    found = sensitivity(
+        args.model,
+        args.soc_version,
+        "assumed" if args.assumed else None if args.keys is None else list(parts(args.keys, "--keys")),
+        values=_values(args.values),
+        low=args.low,
+        high=args.high,
+        batch=args.batch,
+        fusion=args.fusion,
+        schedule=args.mode,
+        set=parse_settings(args.set),
+        store=args.store,
+        workers=args.workers,
+        retry=args.retry,
+        progress=True,
+    )
     table = found.table()
     print(f"{args.model} on {args.soc_version}: {found.duration_us:,.1f} us")
     moving = [row for row in table.records() if row["Change at low(%)"] or row["Change at high(%)"]]
     print_columns(_SHOWN, moving[: args.top])
+    for row in table.records():
+        if row["Notes"]:
+            print(f"{row['Figure']}: {row['Notes']}")
     print(f"{len(moving)} of {len(table)} figures change the time; {len(found.left_out)} were not moved")
     if any(row["Assumed"] == "yes" for row in table.records()):
         print(f"assumed: {found.band()}")

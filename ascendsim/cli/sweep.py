@@ -17,7 +17,6 @@ from ascendsim.cli.sweep_options import (
     add_worker_options,
     axes_of,
     print_columns,
-    shown_progress,
 )
 from ascendsim.cli.variants import batches, parts
 from ascendsim.core.errors import InputError, suggest
@@ -59,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.sweep import sweep
+    from ascendsim.sweep.progress import shown_progress
 
     started = time.perf_counter()
     check_folder(args.output)

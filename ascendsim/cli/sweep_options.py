@@ -1,12 +1,9 @@
-"""Options of commands that compute many points: which models and points, where, and how far they are."""
+"""Options of commands that compute many points: which models and points, and where."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ascendsim.cli.common import parse_input_shape, parse_settings
@@ -14,8 +11,6 @@ from ascendsim.cli.model_options import positive
 from ascendsim.cli.variants import parts
 from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
-
-_EVERY_S = 10.0  # between two lines of progress where standard error is no terminal
 
 
 def add_point_options(parser: argparse.ArgumentParser) -> None:
@@ -85,51 +80,6 @@ def _typed(name: str, text: str) -> Any:
         return option.words.index(text) == 1
     whole = text.isascii() and text.isdigit() and (isinstance(default, int) or option.metavar == "N")
     return int(text) if whole else text
-
-
-@contextmanager
-def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows how many points are done and how long the rest will take: as a bar on a terminal, as a line now
-    and then elsewhere.
-    """
-    if not sys.stderr.isatty():
-        yield _Lines(label)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(label, total=None)
-        yield lambda done, total: bars.update(bar, completed=done, total=total)
-
-
-class _Lines:
-    """Progress in plain lines: the first, the last, and one every few seconds.
-
-    Args:
-        label: What is under way.
-        clock: Seconds.
-    """
-
-    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._label, self._clock = label, clock
-        self._begun = self._said = clock()
-        self._known: int | None = None
-
-    def __call__(self, done: int, total: int) -> None:
-        now = self._clock()
-        first = self._known is None
-        if self._known is None:
-            self._known = done  # of an earlier run: they say nothing of how long a point takes
-        if not (first or done == total or now - self._said >= _EVERY_S):
-            return
-        self._said = now
-        left = ""
-        if self._known < done < total:
-            seconds = (now - self._begun) / (done - self._known) * (total - done)
-            left = f", about {seconds:.0f} s left"
-        print(f"{self._label}: {done} of {total} points{left}", file=sys.stderr, flush=True)
 
 
 def print_columns(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -145,7 +145,9 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
     if not (0 <= value < float("inf")) or (value == 0 and not field.may_be_zero):
         raise SocError(
             subject,
-            "must be a finite number that is not negative" if field.may_be_zero else "must be above 0",
+            "must be a finite number that is not negative"
+            if field.may_be_zero
+            else "must be a finite number above 0",
             value,
         )
     if field.most is not None and value > field.most:

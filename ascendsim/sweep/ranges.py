@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.sweep.space import NESTED, checked_value, flat_axes
+from ascendsim.sweep.space import NESTED, checked_value, flat_axes, listed, values_of
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -120,16 +120,7 @@ def _keys(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def _dimension(name: str, given: Any) -> Dimension:
     if isinstance(given, Mapping) and given.keys() & _RANGE:
         return _range(name, given)
-    listed = given if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else [given]
-    values: list[Any] = []
-    for one in listed:
-        value = checked_value(name, one)
-        if value in values:
-            raise InputError(f"axis {name}", "names a value twice", repr(one))
-        values.append(value)
-    if not values:
-        raise InputError(f"axis {name}", "is empty", remedy="give at least one value")
-    return Choice(name, tuple(values))
+    return Choice(name, values_of(name, listed(given)))
 
 
 def _range(name: str, given: Mapping[str, Any]) -> Range:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.sweep.progress import Progress, shown
 from ascendsim.sweep.ranges import Dimension, dimensions
 from ascendsim.sweep.rows import MORE_IS_BETTER, Sweep, SweepRow, cell_of
 from ascendsim.sweep.space import column_of, flat, point_of
 from ascendsim.sweep.store import DONE, Store
-from ascendsim.sweep.sweeping import Asking, ModelSource, Progress, sources_of
+from ascendsim.sweep.sweeping import Asking, ModelSource, sources_of
 from ascendsim.sweep.work import FIGURES
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Cost = Callable[[Mapping[str, Any]], float]
 Goal = str | Cost
+_MOST_SEED = 2**32 - 1  # of NumPy's generator, which Optuna draws from
 
 
 @checked(
@@ -46,7 +48,7 @@ def search(
     executor: Executor | Callable[[], Executor] | None = None,
     retry: bool = False,
     time_limit: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Sweep:
     """Lets Optuna ask for the points that are likely to be better than what is known (needs the extra
     `ascendsim[sweep]`).
@@ -77,12 +79,14 @@ def search(
     for name, count in (("trials", trials), ("batch", batch)):
         if count < 1:
             raise InputError(f"option {name}", "must be a positive whole number", count)
+    if not 0 <= seed <= _MOST_SEED:
+        raise InputError("option seed", f"must be from 0 to {_MOST_SEED}", seed)
     found = dimensions(space)
     sources = sources_of(model)
     goals = [*((goal, False) for goal in _listed(minimize)), *((goal, True) for goal in _listed(maximize))]
     _check_goals(goals, found)
     rows: dict[str, SweepRow] = {}
-    with Store(store) as kept, _study(goals, seed) as study:
+    with Store(store) as kept, _study(goals, seed) as study, shown(progress, "search") as show:
         asking = Asking(kept, sources, workers, executor, retry, time_limit)
         asked = 0
         while asked < trials and len(rows) < math.prod(each.size for each in found):
@@ -96,8 +100,8 @@ def search(
                 rows.setdefault(repr(row.point), row)
                 _tell(study, trial, values)
             asked += len(asked_now)
-            if progress is not None:
-                progress(asked, trials)
+            if show is not None:
+                show(asked, trials)
         names = tuple(_name(goal) for goal, _ in goals)
         larger = MORE_IS_BETTER.union(_name(goal) for goal, up in goals if up)
         return Sweep(tuple(rows.values()), tuple(each.name for each in found), kept.path, names, larger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
@@ -12,11 +13,12 @@ from ascendsim.core.errors import InputError
 from ascendsim.sweep.figures import Movable, movable, single
 from ascendsim.sweep.key import chip_of
 from ascendsim.sweep.probes import Probe, Side
+from ascendsim.sweep.progress import Progress, shown
 from ascendsim.sweep.rows import SweepRow
 from ascendsim.sweep.sensitivities import Sensitivity
 from ascendsim.sweep.space import Point, space_of
 from ascendsim.sweep.store import DONE, Store
-from ascendsim.sweep.sweeping import Asking, ModelSource, Progress, sources_of
+from ascendsim.sweep.sweeping import Asking, ModelSource, sources_of
 
 
 @checked(
@@ -43,7 +45,7 @@ def sensitivity(
     executor: Executor | Callable[[], Executor] | None = None,
     retry: bool = False,
     time_limit: float | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **axes: Any,
 ) -> Sensitivity:
     """Moves one figure of a chip at a time, down and up, and simulates the model with each.
@@ -65,8 +67,10 @@ def sensitivity(
         SocError: If the chip does not exist or refuses a change.
         AscendSimError: Why the model does not run on the chip as it is.
     """
-    if not 0 < low < 1 < high:
+    if not 0 < low < 1 < high < math.inf:
         raise InputError("options low and high", "must be factors below and above 1", f"{low} and {high}")
+    if keys is not None and not keys:
+        raise InputError("argument keys", "must name at least one figure", remedy='write keys=["dram"]')
     sources = sources_of(model)
     given = {"soc": soc, "batch": batch, "fusion": fusion, "schedule": schedule, **axes}
     asked = {name: value for name, value in given.items() if value is not None}
@@ -95,7 +99,8 @@ def sensitivity(
     if first.answer.state != DONE:
         raise InputError(f"model {base['model']!r}", f"does not run on {base['soc']}: {first.answer.error}")
     pairs = [points_of(each) for each in figures]
-    rows = iter(ask([point for pair in pairs for point in pair if point is not None], progress))
+    with shown(progress, "sensitivity") as show:
+        rows = iter(ask([point for pair in pairs for point in pair if point is not None], show))
     probes = []
     for each, pair in zip(figures, pairs, strict=True):
         sides = [Side() if point is None else _side(next(rows)) for point in pair]
@@ -116,5 +121,10 @@ def _sides(key: str, values: Sequence[float]) -> tuple[float | None, float | Non
     """The lower and the upper of a user's values; None where there is none."""
     if not isinstance(values, (list, tuple)) or not 1 <= len(values) <= 2:
         raise InputError(f"values of {key}", "must be one or two", repr(values)[:60])
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InputError(f"values of {key}", "must be finite numbers", repr(value)[:60])
+    if len(set(values)) < len(values):
+        raise InputError(f"values of {key}", f"name {values[0]} twice", remedy="keep one of them")
     down, up = (values[0], None) if len(values) == 1 else sorted(values)
     return down, up

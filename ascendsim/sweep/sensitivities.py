@@ -170,7 +170,11 @@ class Sensitivity:
         if walks < 2:
             raise InputError("argument walks", "must be at least 2", walks)
         known = {probe.figure.name: probe for probe in self._ordered()}
-        names = [*known][:8] if figures is None else list(figures)
+        names = [*known][:8] if figures is None else list(dict.fromkeys(figures))
+        if not names:
+            raise InputError("argument figures", "must name at least one figure that was moved")
+        if seed < 0:
+            raise InputError("argument seed", "must be a natural number", seed)
         for name in names:
             if name not in known or known[name].high.time_us is None or known[name].low.time_us is None:
                 raise InputError(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from os import PathLike, fspath
 from typing import Any
 
@@ -69,11 +69,12 @@ def space_of(
         InputError: If an axis or a key does not exist, is empty, names a value twice or one that nothing can
             take, rows and lists are mixed, or there are too many points.
     """
-    lists = {name: _values(name, given) for name, given in flat_axes(axes)}
+    given = {name: listed(one, limit) for name, one in flat_axes(axes)}
+    if rows is None:
+        _check_count(math.prod([len(models), *map(len, given.values())]), limit)  # before a look at millions
+    lists = {name: values_of(name, one) for name, one in given.items()}
     if rows is not None:
         return _rows_space(models, lists, rows, limit)
-    count = math.prod([len(models), *map(len, lists.values())])
-    _check_count(count, limit)
     names = list(lists)
     points = [
         point_of(model, dict(zip(names, values, strict=True)))
@@ -154,19 +155,35 @@ def is_axis(given: Any) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, PathLike))
 
 
-def _values(name: str, given: Any) -> tuple[Any, ...]:
-    """The values of an axis."""
+def listed(given: Any, limit: int = MOST_POINTS) -> Collection[Any]:
+    """What was given for an axis: a list as it is, anything else as the only value.
+
+    Args:
+        given: A value, or several.
+        limit: One more than this many are taken of what has no length and may never end.
+    """
     if not is_axis(given):
-        return (checked_value(name, given),)
-    found: list[Any] = []
+        return (given,)
+    return given if isinstance(given, Collection) else tuple(islice(given, limit + 1))
+
+
+def values_of(name: str, given: Iterable[Any]) -> tuple[Any, ...]:
+    """The values of an axis as plain data.
+
+    Raises:
+        InputError: If there is none, one is there twice, or the axis cannot have it.
+        SocError: The same of a figure of the chip.
+    """
+    found: dict[Any, Any] = {}
     for one in given:
         value = checked_value(name, one)
-        if value in found:
-            raise InputError(f"axis {name}", "names a value twice", repr(one))
-        found.append(value)
+        known = json.dumps(value) if isinstance(value, dict) else value
+        if known in found:
+            raise InputError(f"axis {name}", f"names {one!r} twice", remedy="keep one of them")
+        found[known] = value
     if not found:
         raise InputError(f"axis {name}", "is empty", remedy="give at least one value")
-    return tuple(found)
+    return tuple(found.values())
 
 
 def checked_value(name: str, value: Any) -> Any:

@@ -80,7 +80,11 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("hccs_gb_per_s = { value = 30.0", "hccs_gb_per_s = { value = -30.0", "must be above 0"),
+        (
+            "hccs_gb_per_s = { value = 30.0",
+            "hccs_gb_per_s = { value = -30.0",
+            "must be a finite number above 0",
+        ),
         ("hccs_gb_per_s", "hcs_gb_per_s", "key hcs_gb_per_s does not exist.*hccs_gb_per_s"),
         ("devices = { value = 8", "devices = { value = 8.5", "whole number"),
         ("mesh_devices = { value = 4", "mesh_devices = { value = 3", "must divide devices"),

@@ -157,7 +157,7 @@ def test_spaces_have_lists_ranges_and_single_values() -> None:
         ({"space": {}}, "must have something to choose"),
         ({"space": {"batch": 4}}, "must have something to choose"),
         ({"space": {"batch": []}}, "axis batch is empty"),
-        ({"space": {"batch": [1, 1]}}, "names a value twice"),
+        ({"space": {"batch": [1, 1]}}, "axis batch names 1 twice"),
         ({"space": {"bach": [1, 2]}}, "did you mean batch"),
         ({"space": {"batch": {"low": 4, "high": 1}}}, "must have low below high"),
         ({"space": {"batch": {"low": 1, "hihg": 4}}}, "range batch: hihg does not exist; did you mean high"),
@@ -176,6 +176,7 @@ def test_spaces_have_lists_ranges_and_single_values() -> None:
         ({"minimize": lambda row: "cheap"}, "must be a finite number, not 'cheap'"),
         ({"trials": 0}, "trials must be a positive whole number"),
         ({"batch": 0}, "batch must be a positive whole number"),
+        ({"seed": -1}, "option seed must be from 0 to 4294967295, not -1"),
     ],
 )
 def test_mistakes_are_told(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], message: str) -> None:
@@ -214,3 +215,6 @@ def test_the_command_reads_a_space_from_a_file(
     space.write_text("batch = [4")
     assert main(command) == 2
     assert "is not valid TOML" in capsys.readouterr().err
+    (tmp_path / "empty.toml").write_text("# nothing yet\n")
+    assert main(["search", str(LENET), "--space", str(tmp_path / "empty.toml")]) == 2
+    assert "empty.toml' is empty; write axes, for example batch = [1, 8]" in capsys.readouterr().err

@@ -154,6 +154,10 @@ def test_a_factor_moves_whole_numbers_by_one_at_least_and_buffers_by_whole_block
     ("asked", "message"),
     [
         ({"low": 1.1}, "must be factors below and above 1"),
+        ({"high": float("inf")}, "must be factors below and above 1, not 0.8 and inf"),
+        ({"keys": []}, "argument keys must name at least one figure"),
+        ({"values": {"ai_cores": [1, float("nan")]}}, "values of ai_cores must be finite numbers, not nan"),
+        ({"values": {"ai_cores": [3, 3]}}, "values of ai_cores name 3 twice"),
         ({"keys": ["nonsense"]}, "figure nonsense is no number of Ascend310"),
         ({"values": {"ai_cores": [1, 2, 3]}}, "values of ai_cores must be one or two"),
         ({"batch": 3, "shapes": {"none": (1,)}}, "does not run on Ascend310"),
@@ -176,8 +180,9 @@ def test_the_command_shows_moves_and_band(tmp_path: Path, capsys: pytest.Capture
         "--workers",
         "1",
     ]
-    assert main([*command, "--values", "ai_cores=1", "--output", str(out)]) == 0
+    assert main([*command, "--values", "ai_cores=0,1", "--output", str(out)]) == 0
     said = capsys.readouterr().out
+    assert "ai_cores: override: key ai_cores must be a finite number above 0, not 0" in said
     assert "dram.read_gb_per_s" in said
     assert "assumed: 1 figures" in said
     assert {path.name for path in out.iterdir()} == {"sensitivity.csv", "skipped.csv", "tornado.png"}
@@ -206,3 +211,7 @@ def test_morris_sees_what_hangs_together(found: Sensitivity) -> None:
         found.morris(4, ["frequency_mhz"])
     with pytest.raises(asim.InputError, match="at least 2"):
         found.morris(1)
+    with pytest.raises(asim.InputError, match="figures must name at least one"):
+        found.morris(4, [])
+    with pytest.raises(asim.InputError, match="seed must be a natural number, not -1"):
+        found.morris(4, seed=-1)

@@ -112,11 +112,11 @@ def test_a_chip_with_gaps_says_which_and_why() -> None:
         ({"l2": 1}, "override: key l2 does not exist"),
         ({"l2.size.x": 1}, "override: key l2.size.x does not exist"),
         ({"l2.size": "16Mi"}, "override: key l2.size must be bytes with one of the units"),
-        ({"l2.size": "0"}, "override: key l2.size must be above 0, not 0"),
-        ({"l2.size": "-1MiB"}, "override: key l2.size must be above 0, not -1048576"),
+        ({"l2.size": "0"}, "override: key l2.size must be a finite number above 0, not 0"),
+        ({"l2.size": "-1MiB"}, "override: key l2.size must be a finite number above 0, not -1048576"),
         ({"l2.size": 1.5}, "override: key l2.size must be a whole number, not 1.5"),
         ({"l2.size": True}, "override: key l2.size must be a whole number, not True"),
-        ({"ai_cores": "0"}, "override: key ai_cores must be above 0, not 0"),
+        ({"ai_cores": "0"}, "override: key ai_cores must be a finite number above 0, not 0"),
         ({"ai_cores": "5000000"}, "override: key ai_cores must not be above 4096, not 5000000"),
         ({"l2.size": 3 << 40}, "override: key l2.size must not be above 1099511627776 B, not 3298534883328"),
         (
@@ -127,7 +127,10 @@ def test_a_chip_with_gaps_says_which_and_why() -> None:
             {"dram.read_gb_per_s": "4e9"},
             r"override: key dram.read_gb_per_s must not be above 1000000 GB/s, not 4000000000",
         ),
-        ({"issue.queue_depth.M": "0"}, "override: key issue.queue_depth.M must be above 0, not 0"),
+        (
+            {"issue.queue_depth.M": "0"},
+            "override: key issue.queue_depth.M must be a finite number above 0, not 0",
+        ),
         (
             {"issue.queue_depth.M": "1000000"},
             "override: key issue.queue_depth.M must not be above 4096, not 1000000",
@@ -136,11 +139,20 @@ def test_a_chip_with_gaps_says_which_and_why() -> None:
             {"dma.ragged_efficiency": "1.2"},
             "Ascend310.toml: key dma.ragged_efficiency must not be above 1, not 1.2",
         ),
-        ({"ports.gm_to_ub": "0"}, "override: key ports.gm_to_ub must be above 0, not 0"),
+        ({"ports.gm_to_ub": "0"}, "override: key ports.gm_to_ub must be a finite number above 0, not 0"),
         ({"frequency_mhz": "900MHz"}, "override: key frequency_mhz takes a plain number, not '900MHz'"),
-        ({"dram.read_gb_per_s": "0"}, "override: key dram.read_gb_per_s must be above 0, not 0"),
-        ({"dram.read_gb_per_s": float("nan")}, "override: key dram.read_gb_per_s must be above 0, not nan"),
-        ({"dram.read_gb_per_s": "1e999"}, "override: key dram.read_gb_per_s must be above 0, not inf"),
+        (
+            {"dram.read_gb_per_s": "0"},
+            "override: key dram.read_gb_per_s must be a finite number above 0, not 0",
+        ),
+        (
+            {"dram.read_gb_per_s": float("nan")},
+            "override: key dram.read_gb_per_s must be a finite number above 0, not nan",
+        ),
+        (
+            {"dram.read_gb_per_s": "1e999"},
+            "override: key dram.read_gb_per_s must be a finite number above 0, not inf",
+        ),
         (
             {"issue.flag_cycles": "-1"},
             "override: key issue.flag_cycles must be a finite number that is not negative, not -1",

@@ -178,7 +178,7 @@ def test_screening_runs_in_full_what_could_be_best(monkeypatch: pytest.MonkeyPat
         ({"batch": 1}, "sweep needs an axis, and each argument has one value"),
         ({"model": "none.onnx"}, r"model 'none.onnx' cannot be read \(No such file"),
         ({"model": []}, "must name at least one model"),
-        ({"model": [tiny(), tiny()]}, "names a model twice"),
+        ({"model": [tiny(), tiny()]}, "names .* twice"),
         ({"workers": 0}, "workers must be a positive whole number, not 0"),
         ({"time_limit": 0}, "time_limit must be above 0"),
         ({"soc": "Ascend31"}, "chip 'Ascend31' is unknown; did you mean Ascend310"),
@@ -264,3 +264,10 @@ def test_figures_are_plain_json(four: Sweep) -> None:
     figures = dict(four.rows[0].answer.figures)
     assert json.loads(json.dumps(figures)) == figures
     assert isinstance(four.table(), Table)
+
+
+def test_progress_is_shown_only_to_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    asim.sweep(LENET, batch=[1, 2], workers=1)
+    assert capsys.readouterr().err == ""
+    asim.sweep(LENET, batch=[1, 2], workers=1, progress=True)
+    assert capsys.readouterr().err.splitlines() == ["sweep: 0 of 2 points", "sweep: 2 of 2 points"]

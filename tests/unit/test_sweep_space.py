@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,8 @@ def test_rows_are_completed_by_what_is_the_same_for_all() -> None:
     ("asked", "message"),
     [
         ({"batch": []}, "axis batch is empty"),
-        ({"batch": [1, 2, 1]}, "axis batch names a value twice, not 1"),
-        ({"set": {"l2.size": ["16MiB", 16 << 20]}}, "axis set.l2.size names a value twice"),
+        ({"batch": [1, 2, 1]}, "axis batch names 1 twice"),
+        ({"set": {"l2.size": ["16MiB", 16 << 20]}}, "axis set.l2.size names 16777216 twice"),
         ({"batch": [0]}, "axis batch must be positive whole numbers"),
         ({"batch": [True]}, "axis batch must be positive whole numbers"),
         ({"bach": [1]}, "axis bach does not exist; did you mean batch"),
@@ -111,3 +112,12 @@ def test_the_number_of_points_is_known_before_any_is_made() -> None:
                 "batch": list(range(1, 1001)),
             }
         )
+
+
+@pytest.mark.parametrize(
+    ("batch", "count"),
+    [(range(1, 10**7 + 1), "10,000,000"), (count(1), "10,001")],  # the second has no end
+)
+def test_one_axis_of_millions_is_refused_before_a_look_at_its_values(batch: Any, count: str) -> None:
+    with pytest.raises(AscendSimError, match=f"has {count} points, more than 10,000"):
+        points(batch=batch)
