@@ -40,6 +40,8 @@ class _Case:
             for count, size, length in made
         )
         self.form = r.choice(("BNSD", "BSND", "BSH", "TND", "pages", "packed pages"))
+        self.bound = r.choice((0.0, 0.0, 1.5))
+        self.slopes = r.choice((None, np.float32(2.0) ** -np.arange(1, self.heads + 1)))
 
     def seen(self, at: int) -> Any:
         """Which keys the queries of a sequence see."""
@@ -59,7 +61,13 @@ class _Case:
         group = self.heads // self.shared
         q = self.q[at, :, : self.queries[at]].astype(np.float64)
         k, v = (x[at, :, : self.keys[at]].astype(np.float64).repeat(group, 0) for x in (self.k, self.v))
-        scores = np.where(self.seen(at), q @ k.swapaxes(1, 2) * self.scale, -np.inf)
+        scores = q @ k.swapaxes(1, 2) * self.scale
+        if self.bound:
+            scores = self.bound * np.tanh(scores / self.bound)
+        if self.slopes is not None:  # the last query stands at the last key
+            own = np.arange(self.queries[at]) + self.keys[at] - self.queries[at]
+            scores = scores - self.slopes[:, None, None] * np.abs(np.arange(self.keys[at]) - own[:, None])
+        scores = np.where(self.seen(at), scores, -np.inf)
         top = scores.max(-1, keepdims=True, initial=-1e300)
         powers = np.exp(scores - top)
         total = powers.sum(-1, keepdims=True)
@@ -71,6 +79,9 @@ class _Case:
         packed = self.form in ("TND", "packed pages")
         numbers: dict[str, Any] = {"num_heads": self.heads, "num_key_value_heads": self.shared}
         numbers |= {"scale": self.scale, "sparse_mode": self.mode}
+        numbers |= {"softcap": self.bound} if self.bound else {}
+        numbers |= {"pse_type": 2} if self.slopes is not None else {}
+        ports[3] = self.slopes
         numbers |= {"pre_tokens": self.before, "next_tokens": self.behind} if self.mode == 4 else {}
         numbers["input_layout"] = "TND" if packed else "BNSD" if self.form == "pages" else self.form
         ports[0] = self._stored(self.q, self.queries) if packed else self._laid(self.q)

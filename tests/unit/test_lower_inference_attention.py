@@ -11,7 +11,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.isa.checks import check_program
 from ascendsim.isa.hazards import check_hazards
-from ascendsim.isa.instructions import Buffer, Mmad, Move
+from ascendsim.isa.instructions import Buffer, Mmad, Move, Vector
 from ascendsim.isa.program import CoreKind, Program
 from ascendsim.isa.walk import static, times
 from ascendsim.soc import load
@@ -51,6 +51,8 @@ def _program(
             b.input("qr", (*query[:-1], rope), HALF),
             b.input("kr", (*key[:-1], rope), HALF),
         )
+    if options.get("pse_type"):
+        given[3] = b.constant(np.ones(query[1], np.float32), "slopes")
     made = b.ops("FusedInferAttentionScore", *given, outputs=2, domain="ascend", scale=0.1, **options)
     b.output(made[0], "y")
     return asim.compile(b.build(), soc).program
@@ -71,6 +73,17 @@ def _macs(program: Program) -> int:
         for group in task.groups
         for item, around in static(group.block.body)
         if isinstance(item, Mmad)
+    )
+
+
+def _vector(program: Program) -> int:
+    """Elements that vector instructions work on."""
+    return sum(
+        item.elements * item.calls * times(around) * group.count
+        for task in program.tasks
+        for group in task.groups
+        for item, around in static(group.block.body)
+        if isinstance(item, Vector)
     )
 
 
@@ -103,6 +116,18 @@ def test_a_step_reads_keys_once_whatever_heads_share_them() -> None:
 )
 def test_keys_are_cut_where_cores_are_idle(batch: int, keys: int, teams: int) -> None:
     assert _teams(_step(batch, 1, keys)) == teams
+
+
+def test_bounds_and_slopes_cost_vector_time_and_no_traffic() -> None:
+    query = (4, 8, 512, 128)
+    own = {"num_heads": 8, "num_key_value_heads": 8, "input_layout": "BNSD"}
+    plain, bounded, sloped = (
+        _program(query, query, **own, **more) for more in ({}, {"softcap": 50.0}, {"pse_type": 2})
+    )
+    assert _vector(bounded) > 1.5 * _vector(plain)  # a Tanh of each score
+    assert _vector(plain) < _vector(sloped) < 1.3 * _vector(plain)
+    for program in (bounded, sloped):
+        assert [_moved(program, name) for name in "qkvy"] == [_moved(plain, name) for name in "qkvy"]
 
 
 def test_parts_of_keys_are_joined_by_all_vector_cores() -> None:

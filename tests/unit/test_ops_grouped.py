@@ -98,7 +98,14 @@ def test_int8_without_scales_is_refused() -> None:
         computed(x, weight, np.array([2, 4]))
 
 
-def timed(tokens: int, counts: Any, kind: str = "float16", chip: str = "Ascend910B1", **options: Any) -> Any:
+def timed(
+    tokens: int,
+    counts: Any,
+    kind: str = "float16",
+    chip: str = "Ascend910B1",
+    known: Any = None,
+    **options: Any,
+) -> Any:
     groups = len(counts) if counts is not None else 8
     k, n = 1024, 768
     b = asim.GraphBuilder()
@@ -108,7 +115,8 @@ def timed(tokens: int, counts: Any, kind: str = "float16", chip: str = "Ascend91
     scale = b.constant(np.ones((groups, n), np.float32), "s") if kind == "int8" else None
     token = b.input("t", (tokens,), "float32") if kind == "int8" else None
     inputs = (x, weight, None, scale, None, None, None, listed, token)
-    b.output(b.op(NAME, *inputs, domain="ascend", name="p", group_list_type=1), "y")
+    made = b.op(NAME, *inputs, domain="ascend", name="p", group_list_type=1, known_rows=known)
+    b.output(made, "y")
     result = asim.simulate(asim.compile(b.build(), chip, options=options))
     (task,) = result.model.tasks_of("p")
     return result.trace.us(result.trace.tasks[-1].end - result.trace.tasks[-1].start), task
@@ -126,8 +134,12 @@ def test_matrices_of_groups_without_rows_are_not_read() -> None:
     assert few < 0.6 * every
 
 
-def test_unknown_groups_count_as_even() -> None:
+def test_unknown_groups_count_as_even_or_as_expected() -> None:
     assert timed(64, None)[0] == timed(64, [8] * 8)[0]
+    few = [32, 0, 0, 32, 0, 0, 0, 0]
+    assert timed(64, None, known=few)[0] == timed(64, few)[0]
+    with pytest.raises(GraphError, match="known_rows of 8 groups"):
+        timed(64, None, known=[32, 32])
 
 
 @pytest.mark.parametrize("kind", ["float16", "int8"])

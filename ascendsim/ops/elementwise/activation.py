@@ -11,8 +11,9 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Tensor
-from ascendsim.ops.elementwise.arithmetic import TANH_STEPS, by_kernel
+from ascendsim.ops.elementwise.arithmetic import by_kernel
 from ascendsim.ops.shared.common import (
+    TANH_STEPS,
     StepSpec,
     as_float32,
     elementwise_lower,

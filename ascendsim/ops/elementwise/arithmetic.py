@@ -242,7 +242,6 @@ _PERIODIC: tuple[StepSpec, ...] = (("vmuls", 2), ("vconv", 2), "vsub", ("vmul", 
 _INVERSE: tuple[StepSpec, ...] = (("vcmp", 2), ("vsel", 2), "vsqrt", "vdiv", ("vmul", 10), ("vadds", 9))
 _HYPERBOLIC: tuple[StepSpec, ...] = ("vexp", "vrec", "vadd", "vmuls")  # (e^x +- e^-x) / 2
 _LOGARITHMIC: tuple[StepSpec, ...] = ("vmul", "vadds", "vsqrt", "vadd", "vln")  # ln(x + sqrt(x^2 +- 1))
-TANH_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", "vexp", ("vadds", 2), "vdiv")
 # Clamp, two polynomials in x^2 (6 and 5 coefficients) and their quotient; "vmul" counts 2 cycles where its
 # reads meet in one bank
 ERF_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", ("vmul", 12), ("vadds", 11), "vdiv")

@@ -10,7 +10,7 @@
 
 CANN (aclnnGroupedMatmul) takes lists of tensors too (split_item) and groups along k (group_type 2); here are
 the forms of experts. How many rows each group has decides the time: it is known where group_list is a
-constant, else groups count as equally large.
+constant; else `known_rows` says how many to expect, and without it groups count as equally large.
 """
 
 from __future__ import annotations
@@ -83,6 +83,9 @@ def _infer(context: InferContext) -> None:
     if data is not None and not may_equal((data[1],), (k,)):
         raise context.fail("needs equal inner dimensions", f"{data[1]} and {k}")
     need_shape(context, GROUPS, (groups,))
+    expected = context.node.attr("known_rows", ())
+    if expected and not may_equal((len(expected),), (groups,)):
+        raise context.fail(f"needs known_rows of {groups} groups", len(expected))
     if context.has(BIAS):
         need_shape(context, BIAS, (groups, n))
     rows: Dim = None if data is None else data[0]
@@ -159,7 +162,10 @@ def _lower(node: Node, context: LowerContext) -> Work:
         return NoTask()
     listed = constant_ints(node.input(GROUPS))
     groups, tokens = weight.static_shape[0], x.static_shape[0]
-    if listed is None:
+    expected = node.attr("known_rows", ())
+    if listed is None and expected:
+        counts = [int(rows) for rows in expected]
+    elif listed is None:
         counts = [tokens * (group + 1) // groups - tokens * group // groups for group in range(groups)]
     else:
         counts = _rows_of(node, listed, tokens)

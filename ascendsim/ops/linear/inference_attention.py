@@ -3,6 +3,8 @@ IncreFlashAttention (one query a sequence, of a cache) and FusedInferAttentionSc
 
     attention_out = softmax(scale query key' + pse_shift, masked) value
 
+A bound of the scores (`softcap`) acts before anything is added to them.
+
 Inputs stand in CANN's order (`ops.shared.inference_attention.PORTS`); the second result of
 FusedInferAttentionScore is the logarithm of each row's sum of exponentials where `softmax_lse_flag` asks for
 it. Queries that see no key give zeros.
@@ -30,6 +32,7 @@ from ascendsim.ops.shared.inference_attention import (
     result_layout,
     sequences_of,
     sizes_of,
+    slopes,
     stored_layout,
 )
 from ascendsim.ops.shared.inference_attention_work import inference_attention_work
@@ -86,6 +89,7 @@ class _Values:
         own, theirs = (None if one is None else [int(n) for n in one.reshape(-1)] for one in lengths)
         self.tokens = sequences_of(node, sizes, own, theirs)
         self.scale = float(node.attr(self.ports.scale, 1.0))
+        self.bound = float(node.attr("softcap", 0.0))
 
     def _given(self, port: int) -> Array | None:
         return self.inputs[port] if port >= 0 else None
@@ -120,7 +124,7 @@ class _Values:
         peaks, totals = np.full(len(rows), -np.inf, rows.dtype), np.zeros(len(rows), rows.dtype)
         band = band_of(self.node, own)
         mask = self._steering(self.ports.mask, number, heads, own)
-        shift = self._steering(self.ports.shift, number, heads, own)
+        shift = self._shift(number, heads, own)
         for first in range(0, len(rows), ROWS):
             cut = slice(first, min(len(rows), first + ROWS))
             at = np.arange(first, cut.stop) % queries
@@ -128,6 +132,8 @@ class _Values:
             for column in range(start, end, COLUMNS):
                 keys = slice(column, min(end, column + COLUMNS))
                 scores = np.matmul(rows[cut], key[keys].T) * rows.dtype.type(self.scale)
+                if self.bound:
+                    scores = rows.dtype.type(self.bound) * np.tanh(scores / rows.dtype.type(self.bound))
                 if shift is not None:
                     scores = scores + shift[cut, keys].astype(rows.dtype)
                 hidden = _outside(band, at, np.arange(keys.start, keys.stop))
@@ -204,6 +210,15 @@ class _Values:
         )
         kept = whole[number, heads, : own.queries, : own.keys]
         return kept.reshape(-1, own.keys)
+
+    def _shift(self, number: int, heads: slice, own: Tokens) -> Array | None:
+        """What is added to the scores of rows that share a head of keys: row, key."""
+        if not slopes(self.node):
+            return self._steering(self.ports.shift, number, heads, own)
+        places = np.arange(own.keys - own.queries, own.keys)
+        distance = np.abs(places[:, None] - np.arange(own.keys))
+        each = as_float32(self.inputs[self.ports.shift])[heads]
+        return np.asarray(-each[:, None, None] * distance).reshape(-1, own.keys)
 
     def _back(self, out: Array) -> Array:
         """Results in their layout."""

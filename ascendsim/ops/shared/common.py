@@ -321,6 +321,10 @@ def computing_type(dtype: DType, context: LowerContext, wide: bool = False) -> D
     return dtype
 
 
+TANH_STEPS: tuple[StepSpec, ...] = ("vmins", "vmaxs", "vmuls", "vexp", ("vadds", 2), "vdiv")
+"""Clamp, e^2x, (e^2x - 1) / (e^2x + 1)."""
+
+
 def make_steps(specs: Iterable[StepSpec], dtype: DType, over: Over = "all") -> tuple[Step, ...]:
     """Steps of one type from names or (name, count) pairs."""
     return tuple(

@@ -7,7 +7,10 @@ stored counts. A `block_table` says that keys and values lie in pages of a pool,
 or (pages, heads, page, size), and which pages a sequence has; their lengths are never ends then. With 8-bit
 keys and values scales and offsets come along, a channel each or a token each. `query_rope` and `key_rope` are
 further elements of queries and keys (multi-head latent attention). `sparse_mode` is that of
-`ops.shared.attention`; True in a mask forbids.
+`ops.shared.attention`; True in a mask forbids. With `pse_type` 2 pse_shift holds a slope for each head, and
+slope |distance of query and key| is taken off the scores (ALiBi; FlashAttentionScoreV2's number for it), the
+last query standing at the last key. `softcap` c, if not 0, makes c tanh(scores / c) of the scores, as
+onnxruntime's attribute of that name does; CANN's kernels have none, models need it (Gemma 2).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from ascendsim.opset import InferContext
 from ascendsim.opset.attention import Band
 
 LAYOUTS = ("BSH", "BSND", "BNSD", "BNSD_BSND", "TND")
+ADDED, SLOPES = 0, 2  # what pse_shift is, by pse_type
 RIGHT_DOWN = (3, 4)  # sparse modes that count from the lower right corner of what is there
 
 
@@ -246,6 +250,7 @@ def check(context: InferContext) -> Sizes | None:
             raise context.fail(f"has no form with {name}", remedy="leave that input out")
     if int(node.attr("sparse_mode", 0)) not in range(5):
         raise context.fail("needs a sparse_mode of 0 to 4", node.attr("sparse_mode"))
+    _check_scores(context)
     small = context.dtype(1) is DType.INT8
     scaled = any(given(node, port) is not None for port in (ports.scales, ports.key_scale))
     if not context.dtype(0).is_float or context.dtype(1) is not context.dtype(2):
@@ -277,6 +282,28 @@ def check(context: InferContext) -> Sizes | None:
     if all(isinstance(dim, int) for dim in (sizes.queries, sizes.keys)):
         _check_lengths(context, sizes)
     return sizes
+
+
+def _check_scores(context: InferContext) -> None:
+    """What becomes of scores before their softmax."""
+    node, ports = context.node, ports_of(context.node)
+    kind, bound = node.attr("pse_type", ADDED), float(node.attr("softcap", 0.0))
+    if kind not in (ADDED, SLOPES):
+        raise context.fail("needs pse_type 0 (numbers are added) or 2 (slopes of heads)", kind)
+    if not 0 <= bound < math.inf:
+        raise context.fail("needs a softcap of 0 or more", bound)
+    if kind == SLOPES:
+        if not context.has(ports.shift):
+            raise context.fail("needs pse_shift, the slopes of heads, with pse_type 2")
+        heads, _ = heads_of(node)
+        shape = context.shape(ports.shift)
+        if shape is not None and not may_equal(shape, (heads,)):
+            raise context.fail(f"needs slopes [{heads}] as pse_shift with pse_type 2", list(shape))
+
+
+def slopes(node: Node) -> bool:
+    """Whether what is added to scores comes of distances."""
+    return bool(node.attr("pse_type", ADDED) == SLOPES)
 
 
 def _check_lengths(context: InferContext, sizes: Sizes) -> None:

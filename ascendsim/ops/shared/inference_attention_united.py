@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
-from ascendsim.ops.shared.common import make_steps
+from ascendsim.ops.shared.common import StepSpec, make_steps
 from ascendsim.opset.attention import EqualHeads
 from ascendsim.opset.refs import Ref, workspace_of
 from ascendsim.opset.work import CubeWork, Part, SequenceWork, Stream, VectorWork
@@ -25,6 +25,7 @@ def united_work(
     value: tuple[int, Ref],
     given: Sequence[Ref],
     results: tuple[Ref, Sequence[Ref]],
+    more: Sequence[StepSpec],
     *,
     decoding: bool,
 ) -> SequenceWork:
@@ -36,6 +37,7 @@ def united_work(
         value: Elements of a value, and values.
         given: Shift and mask, where there are such.
         results: What is made, and what else is stored a row.
+        more: Further steps on scores.
         decoding: Whether it is a step of decoding.
     """
     width, values = value
@@ -45,7 +47,7 @@ def united_work(
     parts: list[Part] = []
     most = max((one.count * one.queries * one.group * one.keys for one in heads), default=1)
     scores = Ref(workspace_of("scores"), (most,), kind, query.format, most * kind.itemsize)
-    softmax = ("vmuls", *(["vadd"] if given else []), "vsub", "vexp", "vdiv")
+    softmax = ("vmuls", *more, *(["vadd"] if given else []), "vsub", "vexp", "vdiv")
     for one in heads:
         rows, items = one.queries * one.group, one.count * one.keys
         if decoding:

@@ -29,7 +29,7 @@ from ascendsim.ops.shared.attention_work import (
     VECTOR_CORES,
     softmax_steps,
 )
-from ascendsim.ops.shared.common import make_steps, on_ai_cpu
+from ascendsim.ops.shared.common import TANH_STEPS, StepSpec, make_steps, on_ai_cpu
 from ascendsim.ops.shared.inference_attention import (
     Sizes,
     band_of,
@@ -38,6 +38,7 @@ from ascendsim.ops.shared.inference_attention import (
     result_layout,
     sequences_of,
     sizes_of,
+    slopes,
     stored_layout,
 )
 from ascendsim.ops.shared.inference_attention_united import united_work
@@ -188,8 +189,15 @@ class _Writer:
         shift = given(self.node, self.ports.shift)
         wide = [] if shift is None or shift.element_type is _WIDE else ["vconv"]
         steps = make_steps(["vmuls"] if shift is None else [*wide, "vadd", "vmuls"], _WIDE)
+        if slopes(self.node):  # distances lie in UB
+            steps = make_steps(["vmuls", "vaxpy"], _WIDE)
+        steps = (*steps, *make_steps(self.bounding(), _WIDE))
         # scales of channels are in the queries; both 8-bit parts make one score
         return (*steps, *make_steps(["vmuls", "vadd"], _WIDE)) if self.small else steps
+
+    def bounding(self) -> tuple[StepSpec, ...]:
+        """What bounds scores; their first factor is part of the scale."""
+        return (*TANH_STEPS, "vmuls") if self.node.attr("softcap", 0.0) else ()
 
     def work(self) -> AttentionWork:
         """All of it."""
@@ -209,6 +217,8 @@ class _Writer:
             rotated = self.queries(node.required(self.ports.query_rope), stored_layout(node), rope)
             more = ((rope, rotated, self.keys(self.ports.key_rope)),)
         shift, mask = (given(node, port) for port in (self.ports.shift, self.ports.mask))
+        if slopes(node):
+            shift = None  # a number a head, no stream
         mode = int(node.attr("sparse_mode", 0)) if self.ports.bands else 1
         selecting = (*make_steps(["vconv", "vcmp"], DType.FLOAT16), Step("vsel", _WIDE))
         join, after = self._join(partial, running.ref, width)
@@ -250,12 +260,15 @@ class _Writer:
             rotated = Ref.of(node.required(ports.query_rope)), self.keys(ports.key_rope).ref
             pairs.append((int(self.sizes.rope), *rotated))
         others = [given(node, port) for port in (self.ports.shift, self.ports.mask)]
+        if slopes(node):
+            others = others[1:]
         return united_work(
             self.heads,
             pairs,
             (width, self.keys(2).ref),
             [Ref.of(one) for one in others if one is not None],
             (Ref.of(node.outputs[0]), self._logs()),
+            [*self.bounding(), *(["vaxpy"] if slopes(node) else [])],
             decoding=self.steps_of_decoding,
         )
 

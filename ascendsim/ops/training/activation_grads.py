@@ -17,8 +17,7 @@ import numpy as np
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.elementwise.activation import SIGMOID_STEPS
-from ascendsim.ops.elementwise.arithmetic import TANH_STEPS
-from ascendsim.ops.shared.common import StepSpec, elementwise_lower, same_as, with_numpy
+from ascendsim.ops.shared.common import TANH_STEPS, StepSpec, elementwise_lower, same_as, with_numpy
 from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Infer
