@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Array, Tensor
 from ascendsim.llm.layers import ASCEND, BLOCK, Step
 
 COMPRESSED = (2048, 2048)  # of a mask that nobody reads: its mode says all
 UNBOUNDED = 2147483647
+SLOPES = 2  # what pse_type says of slopes of heads
 _TND = 4  # ApplyRotaryPosEmb's number of this layout
 
 
@@ -35,7 +36,7 @@ def attention(step: Step, layer: int, x: Tensor, angles: Angles | None) -> Tenso
     packed = step.product(x, "self_attn.qkv_proj", sum(sizes), bias=model.qkv_bias)
     query, key, value = _split(step, packed, sizes, head, angles)
     window = 0 if model.is_global(layer) else model.window
-    pools, scale = cached(step, key, value), model.scale or head**-0.5
+    pools, scale = cached(step, layer, key, value), model.scale or head**-0.5
     if step.tokens.context == step.tokens.queries:
         made = attend_fresh(step, query, key, value, scale, window)
     else:
@@ -116,18 +117,40 @@ def turned(step: Step, part: Tensor, angles: Angles, name: str) -> Tensor:
     return turned if rest is None else b.op("Concat", turned, rest, axis=-1)
 
 
+def _slopes(step: Step) -> Tensor:
+    """How fast scores fall with the distance in each head of this card (ALiBi), one for all layers."""
+    b = step.builder
+    held = b.graph.tensors.get("alibi_slopes")
+    return held or b.graph.add_constant("alibi_slopes", slopes(step.model.heads)[: step.shard.heads])
+
+
+def slopes(heads: int) -> Array:
+    """ALiBi's slopes: powers of 2 from 2^(-8 / heads) down to 2^-8; of other numbers of heads those of the
+    next lower power of 2, and then every second one of twice as many.
+
+    >>> slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    >>> slopes(6).tolist()[4:]
+    [0.5, 0.125]
+    """
+    lower = 1 << (heads.bit_length() - 1)
+    found = 2.0 ** (-8 / lower * np.arange(1, lower + 1))
+    between = 2.0 ** (-4 / lower * np.arange(1, 2 * lower, 2))
+    return np.concatenate([found, between[: heads - lower]]).astype(np.float32)
+
+
 def _mask(b: GraphBuilder) -> Tensor:
     """The mask that goes with sparse modes 3 and 4, one for all layers."""
     held = b.graph.tensors.get("causal_mask")
     return held or b.graph.add_constant("causal_mask", np.triu(np.ones(COMPRESSED, np.bool_), 1))
 
 
-def cached(step: Step, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Pools of the layer's cache with the new keys and values in their places: (blocks, block, elements)."""
+def cached(step: Step, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Pools of a layer's cache with the new keys and values in their places: (blocks, block, elements)."""
     b, tokens = step.builder, step.tokens
     blocks = tokens.batch * tokens.blocks
     pools = [
-        b.input(b.graph.fresh(f"{name}_cache"), (blocks, BLOCK, *part.static_shape[1:]))
+        b.input(f"{name}_cache_{layer}", (blocks, BLOCK, *part.static_shape[1:]))
         for name, part in (("key", key), ("value", value))
     ]
     made = b.ops(
@@ -200,7 +223,9 @@ def _kernel(
         mode = 4
     if mode:
         given[4] = _mask(step.builder)
-    heads = given[0].static_shape[1]
+    heads, kind = given[0].static_shape[1], None
+    if not step.model.rotary:
+        given[3], kind = _slopes(step), SLOPES
     return step.builder.op(
         "FusedInferAttentionScore",
         *(given.get(port) for port in range(max(given) + 1)),
@@ -210,6 +235,8 @@ def _kernel(
         num_key_value_heads=shared,
         input_layout="TND",
         scale=scale,
+        pse_type=kind,
+        softcap=step.model.score_cap or None,
         sparse_mode=mode,
         pre_tokens=window - 1 if mode == 4 else UNBOUNDED,
         next_tokens=0 if mode == 4 else UNBOUNDED,

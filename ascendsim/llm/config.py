@@ -14,6 +14,7 @@ from typing import Any
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.llm.families import FAMILIES, Facts
+from ascendsim.llm.rotation import said, scaling
 from ascendsim.llm.structure import Architecture
 
 _SHIPPED = Path(__file__).parent / "data" / "configs.toml"
@@ -34,11 +35,10 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
     "gelu": "gelu",
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_tanh": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_tanh": "gelu_tanh",
 }
-_PLAIN = (None, "default", "mrope")  # angles of text as they were defined first
 _WHOLE = ("hidden", "layers", "vocabulary", "heads", "kv_heads", "head", "inner", "positions")
 
 
@@ -125,9 +125,9 @@ def _common(config: Mapping[str, Any], name: str) -> Facts:
             raise InputError(f"config of {name!r}: hidden_size", rule, hidden, "or state head_dim")
         facts["head"] = hidden // heads
     facts["epsilon"] = config.get("rms_norm_eps", 1e-6)
-    facts["theta"] = config.get("rope_theta") or _angles(config, "full_attention").get("rope_theta", 10000.0)
+    facts["theta"] = config.get("rope_theta") or said(config).get("rope_theta", 10000.0)
     facts["tied"] = bool(config.get("tie_word_embeddings", False))
-    facts["scaled_angles"] = _scaled(config)
+    facts["scaling"] = scaling(config)
     activation = config.get("hidden_activation") or config.get("hidden_act")
     if activation is not None:
         if activation not in _ACTIVATIONS:
@@ -135,27 +135,6 @@ def _common(config: Mapping[str, Any], name: str) -> Facts:
             raise InputError(f"config of {name!r}: hidden_act", rule, repr(activation))
         facts["activation"] = _ACTIVATIONS[activation]
     return facts
-
-
-def _scaled(config: Mapping[str, Any]) -> str:
-    """How angles are changed for longer contexts; "" if they are not."""
-    said = [config.get("rope_scaling"), config.get("rope_parameters")]
-    said += [_angles(config, kind) for kind in ("full_attention", "sliding_attention")]
-    for each in said:
-        if isinstance(each, Mapping):
-            kind = each.get("rope_type", each.get("type"))
-            if kind not in _PLAIN:
-                return str(kind)
-    return ""
-
-
-def _angles(config: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """What newer files say of angles, of all layers or of a kind of them."""
-    found = config.get("rope_parameters")
-    if not isinstance(found, Mapping):
-        return {}
-    own = found.get(kind, found)
-    return own if isinstance(own, Mapping) else {}
 
 
 def _check(facts: Facts, name: str) -> None:

@@ -12,6 +12,8 @@ from ascendsim.llm.attention import Angles, attention
 from ascendsim.llm.experts import mixture, network
 from ascendsim.llm.latent import latent_attention
 from ascendsim.llm.layers import Step
+from ascendsim.llm.rotation import turns
+from ascendsim.llm.structure import Scaling
 
 # Streams that read angles have a table of them for all positions, made once
 _ANGLES = ("rotary/cosine", "rotary/sine")
@@ -68,19 +70,20 @@ def _all_angles(step: Step) -> dict[bool, Angles | None]:
         part = model.global_rotary if whole and model.global_rotary else model.rotary
         if model.latent is not None:
             size = model.latent.rotary
-        made[whole] = _angles(step, positions, base, int(size * part))
+        scaled = model.scaling if whole or not model.local_theta else None
+        made[whole] = _angles(step, positions, base, int(size * part), scaled)
     return made
 
 
-def _angles(step: Step, positions: Tensor, base: float, size: int) -> Angles:
+def _angles(step: Step, positions: Tensor, base: float, size: int, scaled: Scaling | None) -> Angles:
     b, model, tokens = step.builder, step.model, step.tokens
     rows = min(model.positions, max(tokens.context, 1))
 
     def fill(function: np.ufunc) -> Array:
-        turns = base ** (-np.arange(0, size, 2) / size)
-        angles = np.arange(rows)[:, None] * turns
+        angles = np.arange(rows)[:, None] * turns(base, size, scaled, tokens.context)
         spread = np.repeat(angles, 2, axis=-1) if model.interleaved else np.tile(angles, 2)
-        return np.asarray(function(spread)).astype(step.form.flow.numpy)
+        gain = 1.0 if scaled is None else scaled.gain
+        return np.asarray(gain * function(spread)).astype(step.form.flow.numpy)
 
     made = []
     for name, function in zip(_ANGLES, (np.cos, np.sin), strict=True):
@@ -111,7 +114,7 @@ def _layer(
     own = angles[model.is_global(layer)]
     if model.latent is not None:
         assert own is not None
-        made = latent_attention(step, model.latent, x, own)
+        made = latent_attention(step, layer, model.latent, x, own)
     else:
         made = attention(step, layer, x, own)
     made = step.all_reduce(made, "self_attn/all_reduce")
@@ -143,7 +146,7 @@ def _predict(step: Step, table: Tensor, x: Tensor) -> None:
     if model.tied:
         logits = b.op("Gemm", x, table, transB=1, name="lm_head")
     else:
-        logits = step.product(x, "lm_head", shard.vocabulary, plain=True)
+        logits = step.product(x, "lm_head", shard.vocabulary, plain=True, unit=model.unit_head)
     if model.logit_cap:
         logits = step.capped(logits, model.logit_cap, "logit_cap")
     if shard.cards > 1 and shard.split:

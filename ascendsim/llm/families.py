@@ -7,8 +7,10 @@ otherwise. Names, defaults and formulas are those of the models' own code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from ascendsim.llm.rotation import score_gain
 from ascendsim.llm.structure import Experts, Latent
 
 Config = Mapping[str, Any]
@@ -17,7 +19,7 @@ Facts = dict[str, Any]
 
 def _llama(config: Config) -> Facts:
     bias = bool(config.get("attention_bias", False))
-    return {"qkv_bias": bias, "out_bias": bias}
+    return {"qkv_bias": bias, "out_bias": bias, "inner_bias": bool(config.get("mlp_bias", False))}
 
 
 def _mistral(config: Config) -> Facts:
@@ -34,7 +36,7 @@ def _qwen3(config: Config) -> Facts:
 
 def _qwen2_moe(config: Config) -> Facts:
     shared = config.get("shared_expert_intermediate_size", 0)
-    return {**_qwen2(config), "experts": _experts(config, "num_experts", shared)}
+    return {**_qwen2(config), "experts": replace(_experts(config, "num_experts", shared), shared_gate=True)}
 
 
 def _qwen3_moe(config: Config) -> Facts:
@@ -43,13 +45,17 @@ def _qwen3_moe(config: Config) -> Facts:
 
 def _experts(config: Config, count: str, shared: int) -> Experts:
     return Experts(
-        config[count],
+        config["num_local_experts"]
+        if count not in config and "num_local_experts" in config
+        else config[count],
         config["num_experts_per_tok"],
         config["moe_intermediate_size"],
         shared,
         config.get("first_k_dense_replace", 0),
         config.get("decoder_sparse_step", 1),
         sigmoid=config.get("scoring_func", "softmax") == "sigmoid",
+        plain_layers=tuple(config.get("mlp_only_layers") or ()),
+        normalised=bool(config.get("norm_topk_prob", False)),
     )
 
 
@@ -64,13 +70,16 @@ def _internlm2(config: Config) -> Facts:
 
 
 def _internlm3(config: Config) -> Facts:
-    return {"qkv_bias": bool(config.get("qkv_bias", False)), "out_bias": bool(config.get("bias", False))}
+    bias = bool(config.get("bias", config.get("mlp_bias", False)))  # newer files have transformers' names
+    first = bool(config.get("qkv_bias", config.get("attention_bias", False)))
+    return {"qkv_bias": first, "out_bias": bias, "inner_bias": bias}
 
 
 def _baichuan(config: Config) -> Facts:
+    facts: Facts = {"unit_head": "z_loss_weight" in config}  # what tells files of Baichuan 2 from those of 1
     if "max_position_embeddings" in config:
-        return {}
-    return {"rotary": 0.0, "positions": config["model_max_length"]}  # the one of 13B has ALiBi
+        return facts
+    return {**facts, "rotary": 0.0, "positions": config["model_max_length"]}  # the one of 13B has ALiBi
 
 
 def _chatglm(config: Config) -> Facts:
@@ -110,7 +119,7 @@ def _glm4(config: Config) -> Facts:
 def _gemma(config: Config) -> Facts:
     return {
         "unit_offset": True,
-        "activation": "gelu",
+        "activation": "gelu_tanh",
         "embedding_scale": config["hidden_size"] ** 0.5,
         "tied": bool(config.get("tie_word_embeddings", True)),
         "head": config.get("head_dim", 256),
@@ -172,20 +181,33 @@ def _gemma4(config: Config) -> Facts:
 
 
 def _deepseek(config: Config) -> Facts:
-    shared = config.get("n_shared_experts") or 0
-    mixture = config.get("n_routed_experts")
     rotary, plain = config["qk_rope_head_dim"], config["qk_nope_head_dim"]
     return {
         "kv_heads": 1,
         "head": rotary + plain,
-        "interleaved": True,
+        "interleaved": bool(config.get("rope_interleave", True)),
+        "scale": (rotary + plain) ** -0.5 * score_gain(config),
         "latent": Latent(
             config.get("q_lora_rank") or 0, config["kv_lora_rank"], rotary, plain, config["v_head_dim"]
         ),
-        "experts": _experts(config, "n_routed_experts", shared * config["moe_intermediate_size"])
-        if mixture
-        else None,
+        "experts": _deepseek_experts(config) if config.get("n_routed_experts") else None,
     }
+
+
+def _deepseek_experts(config: Config) -> Experts:
+    shared = (config.get("n_shared_experts") or 0) * config["moe_intermediate_size"]
+    found = _experts(config, "n_routed_experts", shared)
+    third = config["model_type"] == "deepseek_v3"
+    grouped = third or config.get("topk_method", "greedy") == "group_limited_greedy"
+    return replace(
+        found,
+        factor=float(config.get("routed_scaling_factor", 1.0)),
+        sigmoid=third,
+        corrected=third,
+        normalised=third and bool(config.get("norm_topk_prob", True)),
+        groups=(config.get("n_group") or 1) if grouped else 1,
+        kept_groups=(config.get("topk_group") or 1) if grouped else 1,
+    )
 
 
 def _longcat(config: Config) -> Facts:

@@ -42,13 +42,14 @@ def generate(
     fresh, context = list(prompt), len(prompt)
     for _ in range(count):
         compiled = step(len(fresh), context)
-        given = {name: _grown(pools.get(name), compiled.source, name) for name in _pools(compiled.source)}
+        names = _pools(compiled.source)
+        given = {name: _grown(pools[name] if pools else None, compiled.source, name) for name in names}
         places = np.arange(context - len(fresh), context)
         given |= {"input_ids": np.array(fresh), "slots": places}
         if any(tensor.name == "positions" for tensor in compiled.source.inputs):
             given["positions"] = places
         outputs = run(compiled, given, values=values).outputs
-        pools = {name: outputs[name + NEW] for name in _pools(compiled.source)}
+        pools = {name: outputs[name + NEW] for name in names}
         fresh = [int(outputs["next_tokens"].reshape(-1)[0])]
         found += fresh
         context += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -25,11 +25,13 @@ from ascendsim.llm.generating import generate
 from ascendsim.llm.layers import Step, Tokens
 from ascendsim.llm.links import Links
 from ascendsim.llm.memory import Memory
+from ascendsim.llm.names import NAMED
 from ascendsim.llm.repeat import repeated_us
+from ascendsim.llm.rotation import SCALED
 from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import FORMATS, GROUP, NumberFormat, format_named, on_chip
-from ascendsim.llm.weights import NAMED, Checkpoint, RandomWeights, Weights
+from ascendsim.llm.weights import Checkpoint, RandomWeights, Weights
 from ascendsim.soc import SocSpec
 from ascendsim.soc.loading import load as load_soc
 
@@ -191,7 +193,7 @@ class LanguageModel:
             self.shard.cache_elements(model, layer) * self.form.flow.itemsize for layer in range(model.layers)
         ]
         whole = [model.is_global(layer) for layer in range(model.layers)]
-        graph = self.graph(soc)
+        graph = replace(self, weights=Weights()).graph(soc)  # values that are given count as well
         weights = sum(
             tensor.logical_bytes
             for tensor in graph.tensors.values()
@@ -297,31 +299,19 @@ class LanguageModel:
             values: As for `run`.
 
         Raises:
-            InputError: If the model has no values, is spread over cards, or has a part without values; if a
-                token is not in the vocabulary.
+            InputError: If the model has no values, is spread over cards, or scales angles in a way that is
+                not known; if a token is not in the vocabulary.
         """
-        model, lacking = self.architecture, ""
+        model = self.architecture
         if type(self.weights) is Weights:
             raise InputError(
                 f"model {self.name}", "has no weights", remedy='asim.llm.model(..., weights="random")'
             )
         if self.cards > 1:
             raise InputError("option cards", "must be 1 for values", self.cards)
-        if model.experts is not None:
-            lacking = "mixtures of experts"
-        elif not model.rotary:
-            lacking = "ALiBi"
-        elif model.latent is not None:
-            lacking = "latent attention"
-        elif model.scaled_angles:
-            lacking = f"scaled angles ({model.scaled_angles})"
-        elif model.score_cap:
-            lacking = "a bound of the scores"
-        if lacking:
-            raise InputError(
-                f"model {self.name}",
-                f"has {lacking}, which {'is' if lacking[0] not in 'ms' else 'are'} for timing",
-            )
+        if model.scaling is not None and model.scaling.kind not in SCALED:
+            rule = f"has scaled angles ({model.scaling.kind}), which are for timing"
+            raise InputError(f"model {self.name}", rule, remedy=f"known are {', '.join(SCALED)}")
 
         def step(queries: int, context: int) -> CompiledModel:
             return self.compiled(soc, 1, queries, context)
@@ -358,7 +348,7 @@ def model(
         data_parallel: Whether each card has sequences of its own (`batch` is that of one card), and the cards
             share whole experts only, with an all-to-all in front of them and behind.
         weights: Values, which timing does not need: "random", a file or folder of safetensors, or arrays by
-            transformers' names.
+            the names of checkpoints.
         seed: Of random ones.
 
     Raises:
@@ -385,7 +375,7 @@ def _weights(
     if facts.family not in NAMED:
         rule = f"have names of their own in checkpoints of {facts.family}"
         raise InputError("option weights", rule, remedy=f"known are those of {', '.join(sorted(NAMED))}")
-    return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)), facts.family)
+    return Checkpoint(source if isinstance(source, Mapping) else checkpoint(Path(source)), facts)
 
 
 def _check_format(facts: Architecture, form: NumberFormat, shard: Shard) -> None:

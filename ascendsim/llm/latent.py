@@ -6,13 +6,13 @@ vectors themselves; a prompt without past expands them, which takes fewer produc
 
 from __future__ import annotations
 
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Array, Tensor
 from ascendsim.llm.attention import Angles, attend_fresh, attend_pages, cached, turned
 from ascendsim.llm.layers import Step
 from ascendsim.llm.structure import Latent
 
 
-def latent_attention(step: Step, own: Latent, x: Tensor, angles: Angles) -> Tensor:
+def latent_attention(step: Step, layer: int, own: Latent, x: Tensor, angles: Angles) -> Tensor:
     """What the card's heads make of the normalised rows."""
     b, tokens = step.builder, step.tokens
     rows, heads = tokens.rows, step.shard.heads
@@ -22,7 +22,7 @@ def latent_attention(step: Step, own: Latent, x: Tensor, angles: Angles) -> Tens
     kept = step.norm(kept, "self_attn.kv_a_layernorm")
     shared = turned(step, b.op("Reshape", shared, [rows, 1, own.rotary]), angles, "k")
     rotary = turned(step, rotary, angles, "q")
-    pools = cached(step, b.op("Reshape", kept, [rows, 1, own.rank]), shared)
+    pools = cached(step, layer, b.op("Reshape", kept, [rows, 1, own.rank]), shared)
     scale = step.model.scale or (own.plain + own.rotary) ** -0.5
     if tokens.context == tokens.queries:
         made = _expanded(step, plain, rotary, kept, shared, scale)
@@ -70,11 +70,25 @@ def _absorbed(
     """Attention over the kept vectors, which all heads share."""
     b, (rows, heads, _), own = step.builder, plain.static_shape, step.model.latent
     assert own is not None
-    into = step.weight("self_attn.kv_b_proj.keys", (heads, own.plain, own.rank))
-    back = step.weight("self_attn.kv_b_proj.values", (heads, own.rank, own.value))
+    into = _expanding(step, own, "keys", (heads, own.plain, own.rank))
+    back = _expanding(step, own, "values", (heads, own.rank, own.value))
     query = b.op("MatMul", b.op("Transpose", plain, perm=[1, 0, 2]), into, name="self_attn/absorb")
     query = b.op("Transpose", query, perm=[1, 0, 2])
     made = attend_pages(step, query, pools[0], pools[0], scale, shared=1, rope=(rotary, pools[1]))
     made = b.op("Transpose", b.op("Reshape", made, [rows, heads, own.rank]), perm=[1, 0, 2])
     made = b.op("MatMul", made, back, name="self_attn/values")
     return b.op("Transpose", made, perm=[1, 0, 2])
+
+
+def _expanding(step: Step, own: Latent, name: str, shape: tuple[int, ...]) -> Tensor:
+    """The part of `kv_b_proj` that makes keys (rows as they are) or values (transposed), head by head."""
+    whole = (shape[0] * (own.plain + own.value), own.rank)
+    fill, kind = step.fill("self_attn.kv_b_proj.weight", whole), step.form.flow.numpy
+
+    def made() -> Array:
+        assert fill is not None
+        heads = fill().reshape(shape[0], own.plain + own.value, own.rank)
+        part = heads[:, : own.plain] if name == "keys" else heads[:, own.plain :].swapaxes(1, 2)
+        return part.astype(kind)
+
+    return step.builder.weight(f"self_attn.kv_b_proj.{name}", shape, made if fill else None)

@@ -6,6 +6,7 @@ sequence behind the other; products keep their weights (columns, rows), as check
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,9 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.ir import Tensor
+from ascendsim.graph.ir import Array, Tensor
 from ascendsim.llm.types import GROUP, NumberFormat
-from ascendsim.llm.weights import int4_of, int8_of
+from ascendsim.llm.weights import int4_of, int8_of, unit_rows
 
 if TYPE_CHECKING:
     from ascendsim.llm.links import Links
@@ -94,23 +95,34 @@ class Step:
         )
         return made[0], made[2]
 
-    def weight(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A weight in the type of the activations."""
-        fill, kind = self._fill(name, shape), self.form.flow.numpy
-        return self.builder.weight(name, shape, fill and (lambda: fill().astype(kind)))
+    def weight(
+        self, name: str, shape: tuple[int, ...], change: Callable[[Array], Array] | None = None
+    ) -> Tensor:
+        """A weight in the type of the activations, its values changed if there is something to change."""
+        fill, kind = self.fill(name, shape), self.form.flow.numpy
+        made = fill and (lambda: (fill() if change is None else change(fill())).astype(kind))
+        return self.builder.weight(name, shape, made)
 
     def gamma(self, name: str, x: Tensor) -> Tensor:
         """Weights of a norm over the last axis of x."""
         shape = x.static_shape[-1:]
-        fill, kind, offset = self._fill(f"{name}.weight", shape), self.form.flow.numpy, self.model.unit_offset
+        fill, kind, offset = self.fill(f"{name}.weight", shape), self.form.flow.numpy, self.model.unit_offset
         made = fill and (lambda: (fill().astype(np.float32) + offset).astype(kind))
         return self.builder.weight(f"{name}.weight", shape, made)
 
-    def _fill(self, name: str, shape: tuple[int, ...]) -> Fill:
+    def fill(self, name: str, shape: tuple[int, ...]) -> Fill:
+        """What makes the values of a weight of the present scope; None = it has none."""
         return self.weights.fill((self.builder.prefix + name).replace("/", "."), shape)
 
     def product(
-        self, x: Tensor, name: str, columns: int, *, bias: bool = False, plain: bool = False
+        self,
+        x: Tensor,
+        name: str,
+        columns: int,
+        *,
+        bias: bool = False,
+        plain: bool = False,
+        unit: bool = False,
     ) -> Tensor:
         """Rows times the transpose of weights (columns, elements of a row), in the model's number format.
 
@@ -120,12 +132,14 @@ class Step:
             columns: Of the result.
             bias: Whether it adds one.
             plain: Whether the weights stay in the type of the activations, whatever the format.
+            unit: Whether each row of the weights is divided by its length, of plain ones.
         """
         b, rows = self.builder, x.static_shape[-1]
         added = self.weight(f"{name}.bias", (columns,)) if bias else None
         if plain or self.form.weight_bits == 16:
-            return b.op("Gemm", x, self.weight(f"{name}.weight", (columns, rows)), added, transB=1, name=name)
-        fill = self._fill(f"{name}.weight", (columns, rows))
+            weight = self.weight(f"{name}.weight", (columns, rows), unit_rows if unit else None)
+            return b.op("Gemm", x, weight, added, transB=1, name=name)
+        fill = self.fill(f"{name}.weight", (columns, rows))
         if self.form.quantised:
             weight = b.weight(
                 f"{name}.qweight", (columns, rows), fill and (lambda: int8_of(fill())[0]), DType.INT8
@@ -183,7 +197,8 @@ class Step:
         b = self.builder
         if activation == "silu":
             return b.op("SwiGlu", x, domain=ASCEND, name=name)
-        return b.ops("GeGluV2", x, domain=ASCEND, outputs=2, name=name, activate_left=1)[0]
+        tanh = int(activation == "gelu_tanh")
+        return b.ops("GeGluV2", x, domain=ASCEND, outputs=2, name=name, activate_left=1, approximate=tanh)[0]
 
     def capped(self, x: Tensor, bound: float, name: str) -> Tensor:
         """Bound tanh(x / bound)."""

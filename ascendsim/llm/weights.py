@@ -1,7 +1,6 @@
 """Values of weights: none, which is enough for timing, random ones, or those of a checkpoint.
 
-Products that kernels join (queries, keys and values; both halves of a gate) are joined here, from the names
-that transformers gives their parts.
+Products that kernels join (queries, keys and values; both halves of a gate; experts) are joined here.
 """
 
 from __future__ import annotations
@@ -15,23 +14,11 @@ import numpy as np
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
+from ascendsim.llm.names import JOINED, LAYOUTS, theirs
+from ascendsim.llm.structure import Architecture
 
 Fill = Callable[[], Array] | None
 Shape = tuple[int, ...]
-# Families whose checkpoints call weights as Llama's do
-NAMED = frozenset({"gemma", "gemma2", "gemma3_text", "glm", "glm4", "llama", "mistral", "qwen2", "qwen3"})
-# what one family calls otherwise
-_RENAMED = {
-    "glm4": {
-        "post_attention_layernorm": "post_self_attn_layernorm",
-        "pre_feedforward_layernorm": "post_attention_layernorm",
-        "post_feedforward_layernorm": "post_mlp_layernorm",
-    }
-}
-_JOINED = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
 
 
 class Weights:
@@ -59,7 +46,8 @@ class RandomWeights(Weights):
             random = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
             if "norm" in name:
                 return np.asarray((0.0 if self.unit_offset else 1.0) + 0.1 * random.standard_normal(shape))
-            return np.asarray(random.standard_normal(shape) * shape[-1] ** -0.5)
+            terms = shape[-2] if len(shape) == 3 else shape[-1]  # of a sum; experts have theirs transposed
+            return np.asarray(random.standard_normal(shape) * terms**-0.5)
 
         return made
 
@@ -69,12 +57,12 @@ class Checkpoint(Weights):
     """Values out of a checkpoint.
 
     Attributes:
-        tensors: By transformers' names: arrays, or functions that read them.
-        family: Of the model; some have names of their own.
+        tensors: By the names of the family's checkpoints: arrays, or functions that read them.
+        model: Whose they are.
     """
 
     tensors: Mapping[str, Any]
-    family: str = "llama"
+    model: Architecture
 
     def fill(self, name: str, shape: Shape) -> Fill:
         def made() -> Array:
@@ -86,18 +74,33 @@ class Checkpoint(Weights):
         return made
 
     def _values(self, name: str) -> Array:
-        renamed = _RENAMED.get(self.family, {})
-        name = ".".join(renamed.get(part, part) for part in name.split("."))
         stem, _, kind = name.rpartition(".")
         home, _, last = stem.rpartition(".")
-        parts = _JOINED.get(last, ())
-        if last == "kv_b_proj" and kind in ("keys", "values"):
-            raise InputError(f"weight {name!r}", "has no values: latent attention is for timing")
-        if parts and name not in self.tensors:
-            return np.concatenate([self._one(f"{home}.{part}.{kind}") for part in parts])
-        return self._one(name)
+        if home.endswith("mlp.experts"):
+            return self._experts(home, last)
+        if theirs(self.model.family, name) in self.tensors or last not in JOINED:
+            layout = LAYOUTS.get((self.model.family, last))
+            found = self._one(name)
+            return found if layout is None else layout(found, self.model)
+        return np.concatenate([self._one(f"{home}.{part}.{kind}") for part in JOINED[last]])
+
+    def _experts(self, home: str, last: str) -> Array:
+        """Matrices of all experts, transposed, from one tensor of them or from those of each."""
+        assert self.model.experts is not None
+        if f"{home}.{last}" in self.tensors:
+            whole = self._one(f"{home}.{last}")
+        else:
+            parts = JOINED.get(last, (last,))
+            whole = np.stack(
+                [
+                    np.concatenate([self._one(f"{home}.{number}.{part}.weight") for part in parts])
+                    for number in range(self.model.experts.count)
+                ]
+            )
+        return whole.swapaxes(1, 2)
 
     def _one(self, name: str) -> Array:
+        name = theirs(self.model.family, name)
         found = self.tensors.get(name)
         if found is None:
             raise InputError(
@@ -106,11 +109,23 @@ class Checkpoint(Weights):
         return np.asarray(found() if callable(found) else found)
 
 
+def unit_rows(matrix: Array) -> Array:
+    """Each row divided by its length."""
+    wide = matrix.astype(np.float32)
+    return np.asarray(wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12))
+
+
 def int8_of(matrix: Array) -> tuple[Array, Array]:
     """A matrix in int8, and the scale of each row."""
     wide = matrix.astype(np.float32)
     scale = np.maximum(np.abs(wide).max(axis=1), 1e-12) / 127
     return np.rint(wide / scale[:, None]).astype(np.int8), scale.astype(np.float32)
+
+
+def int8_experts(matrices: Array) -> tuple[Array, Array]:
+    """Transposed matrices in int8, and the scale of each column of each."""
+    values, scales = zip(*(int8_of(one.T) for one in matrices), strict=True)
+    return np.stack([one.T for one in values]), np.stack(scales)
 
 
 def int4_of(matrix: Array, group: int) -> tuple[Array, Array]:
