@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME = "llm"
 HELP = "say what a token of a language model costs, from its config file alone"
+_OF_STEPS = ("batch", "context", "prefill")
+_OF_SERVERS = ("policy", "max_batch", "max_tokens", "chunk", "concurrency")
 _UNITS = {"k": 1024, "m": 1024**2}
 
 
@@ -31,27 +33,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expert_parallel", action="store_true", help="cards share whole experts of a mixture"
     )
-    parser.add_argument("--batch", default="1", metavar="LIST", help="sequences, 1,8,32 (default: 1)")
-    parser.add_argument(
-        "--context", default="1k", metavar="LIST", help="tokens of each, 1k,8k,32k (default: 1k)"
-    )
-    parser.add_argument("--prefill", default="", metavar="LIST", help="also times prompts of these lengths")
+    parser.add_argument("--batch", metavar="LIST", help="sequences, 1,8,32 (default: 1)")
+    parser.add_argument("--context", metavar="LIST", help="tokens of each, 1k,8k,32k (default: 1k)")
+    parser.add_argument("--prefill", metavar="LIST", help="also times prompts of these lengths")
     text = "graph = the device has the whole step, eager = kernel by kernel (default: graph)"
     parser.add_argument("--mode", choices=("graph", "eager"), default="graph", help=text)
     text = "serve the requests of a file (JSON, one object a line, ShareGPT), or RATE:COUNT:PROMPT:OUTPUT"
     parser.add_argument("--serve", metavar="REQUESTS", help=text)
+    serving = "with --serve: "
     policies = ("continuous", "static")
-    parser.add_argument(
-        "--policy", choices=policies, default=policies[0], help="of batching (default: continuous)"
-    )
-    parser.add_argument(
-        "--max_batch", type=positive, default=256, metavar="N", help="running sequences (256)"
-    )
-    parser.add_argument(
-        "--max_tokens", type=positive, default=8192, metavar="N", help="tokens of a step (8192)"
-    )
-    parser.add_argument("--chunk", type=positive, metavar="N", help="tokens of a prompt in a step, at most")
-    text = "requests that clients have under way, at most"
+    parser.add_argument("--policy", choices=policies, help=f"{serving}of batching (default: continuous)")
+    text = f"{serving}running sequences (default: 256)"
+    parser.add_argument("--max_batch", type=positive, metavar="N", help=text)
+    text = f"{serving}tokens of a step (default: 8192)"
+    parser.add_argument("--max_tokens", type=positive, metavar="N", help=text)
+    text = f"{serving}tokens of a prompt in a step, at most"
+    parser.add_argument("--chunk", type=positive, metavar="N", help=text)
+    text = f"{serving}requests that clients have under way, at most"
     parser.add_argument("--concurrency", type=positive, metavar="N", help=text)
     parser.add_argument("--output", metavar="DIR", help="folder for tables (.csv) and pictures (.png)")
 
@@ -60,21 +58,33 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.llm.language_model import model
 
     check_folder(args.output)
+    _check_purpose(args)
     made = model(args.model, args.dtype, args.cards, expert_parallel=args.expert_parallel)
-    return _serve(args, made) if args.serve else _sweep(args, made)
+    return _serve(args, made) if args.serve is not None else _sweep(args, made)
+
+
+def _check_purpose(args: argparse.Namespace) -> None:
+    """Refuses options of servers where steps are timed, and of single steps where requests are served."""
+    serves = args.serve is not None
+    for name in _OF_STEPS if serves else _OF_SERVERS:
+        if getattr(args, name) is not None:
+            rule = "is for single steps, not for a server" if serves else "is for a server"
+            raise InputError(f"option --{name}", rule, remedy="leave it out" if serves else "add --serve")
 
 
 def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.llm.sweeping import sweep
 
-    batches, contexts = numbers("--batch", args.batch), numbers("--context", args.context)
+    batches, contexts = numbers("--batch", args.batch or "1"), numbers("--context", args.context or "1k")
     prompts = numbers("--prefill", args.prefill) if args.prefill else []
     for length in prompts:  # before anything takes time
         model.check_tokens(batches[0], length, length)
     with progress("simulating") as show:
         found = sweep(model, args.soc_version, batches, contexts, args.mode, progress=show)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.mode}")
+    if found.note:
+        print(found.note)
     print_formatted(found.table())
     for length in prompts:
         result = model.prefill(args.soc_version, batches[0], length, args.mode)
@@ -103,20 +113,12 @@ def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.llm.server import serve
 
     requests = _requests(args.serve)
+    given = {name: value for name in _OF_SERVERS if (value := getattr(args, name)) is not None}
     with progress("serving") as show:
-        found = serve(
-            model,
-            requests,
-            args.soc_version,
-            policy=args.policy,
-            max_batch=args.max_batch,
-            max_tokens=args.max_tokens,
-            chunk=args.chunk,
-            concurrency=args.concurrency,
-            mode=args.mode,
-            progress=show,
-        )
-    print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.policy} batching")
+        found = serve(model, requests, args.soc_version, mode=args.mode, progress=show, **given)
+    print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.policy or 'continuous'} batching")
+    if found.note:
+        print(found.note)
     if found.estimated:
         print("lengths are estimated from letters")
     print_formatted(found.summary())

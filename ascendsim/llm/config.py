@@ -6,6 +6,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.llm.families import FAMILIES, Facts
 from ascendsim.llm.rotation import said, scaling
-from ascendsim.llm.structure import Architecture
+from ascendsim.llm.structure import Architecture, Experts
 
 _SHIPPED = Path(__file__).parent / "data" / "configs.toml"
 _MOST_BYTES = 1 << 20  # of a config file; those of large models have a few kilobytes
@@ -28,6 +29,28 @@ _SIZES = {
     "inner": "intermediate_size",
     "positions": "max_position_embeddings",
 }
+# what an architecture calls other facts -> the same
+_KEYS = {
+    "window": "sliding_window",
+    "global_every": "sliding_window_pattern",
+    "global_head": "global_head_dim",
+    "global_kv_heads": "num_global_key_value_heads",
+    "score_cap": "attn_logit_softcapping",
+    "logit_cap": "final_logit_softcapping",
+    "rotary": "partial_rotary_factor",
+    "global_rotary": "partial_rotary_factor",
+    "query_rank": "q_lora_rank",
+    "rank": "kv_lora_rank",
+    "plain": "qk_nope_head_dim",
+    "value": "v_head_dim",
+    "count": "num_experts",
+    "active": "num_experts_per_tok",
+    "width": "moe_intermediate_size",
+    "every": "decoder_sparse_step",
+    "groups": "n_group",
+    "kept_groups": "topk_group",
+    "dense_layers": "first_k_dense_replace",
+}
 _MOST_LAYERS = 1024  # a graph has a few operators of each
 _MOST = 1 << 31  # of other sizes
 # what config files call activations of the gate -> what it computes
@@ -39,7 +62,7 @@ _ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_tanh": "gelu_tanh",
 }
-_WHOLE = ("hidden", "layers", "vocabulary", "heads", "kv_heads", "head", "inner", "positions")
+_WHOLE_SIZES = ("hidden", "layers", "vocabulary", "heads", "kv_heads", "head", "inner", "positions")
 
 
 def shipped() -> tuple[str, ...]:
@@ -138,7 +161,7 @@ def _common(config: Mapping[str, Any], name: str) -> Facts:
 
 
 def _check(facts: Facts, name: str) -> None:
-    for size in _WHOLE:
+    for size in _WHOLE_SIZES:
         value = facts.get(size)
         key = _SIZES.get(size, {"kv_heads": "num_key_value_heads", "head": "head_dim"}.get(size, size))
         if value is None:
@@ -155,7 +178,43 @@ def _check(facts: Facts, name: str) -> None:
     if facts["heads"] % facts["kv_heads"]:
         rule = f"must divide num_attention_heads ({facts['heads']})"
         raise InputError(f"config of {name!r}: num_key_value_heads", rule, facts["kv_heads"])
-    mixture = facts.get("experts")
-    if mixture is not None and not 0 < mixture.active <= mixture.count:
+    for size, least in (("window", 0), ("global_every", 1), ("global_head", 0), ("global_kv_heads", 0)):
+        _whole(name, _KEYS[size], facts.get(size, least), least)
+    for size, default in (("score_cap", 0.0), ("logit_cap", 0.0), ("rotary", 1.0), ("global_rotary", 0.0)):
+        value = facts.get(size, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise InputError(f"config of {name!r}: {_KEYS[size]}", "must be a number from 0 on", repr(value))
+    latent, mixture = facts.get("latent"), facts.get("experts")
+    if latent is not None:
+        for part in fields(latent):
+            least = 0 if part.name == "query_rank" else 1
+            key = "qk_rope_head_dim" if part.name == "rotary" else _KEYS[part.name]
+            _whole(name, key, getattr(latent, part.name), least)
+    size, share = (facts["head"], facts.get("rotary", 1.0)) if latent is None else (latent.rotary, 1.0)
+    if share > 1 or (share and (int(size * share) % 2 or int(size * share) == 0)):
+        key = "head_dim" if latent is None else "qk_rope_head_dim"
+        rule = "must be even, and so the part of it that turns with the position"
+        raise InputError(f"config of {name!r}: {key}", rule, f"{size} x {share}")
+    if mixture is not None:
+        _check_mixture(mixture, name)
+
+
+def _check_mixture(mixture: Experts, name: str) -> None:
+    positive = ("count", "active", "width", "every", "groups", "kept_groups")
+    for part in (*positive, "shared_width", "dense_layers", "parallel_width"):
+        _whole(name, _KEYS.get(part, part), getattr(mixture, part), int(part in positive))
+    if mixture.active > mixture.count:
         rule = f"must be from 1 to the number of experts ({mixture.count})"
         raise InputError(f"config of {name!r}: num_experts_per_tok", rule, mixture.active)
+    if mixture.count % mixture.groups:
+        rule = f"must divide the number of experts ({mixture.count})"
+        raise InputError(f"config of {name!r}: n_group", rule, mixture.groups)
+    kept = mixture.count // mixture.groups * mixture.kept_groups
+    if mixture.kept_groups > mixture.groups or kept < mixture.active:
+        rule = f"must be at most {mixture.groups}, and its groups hold {mixture.active} experts or more"
+        raise InputError(f"config of {name!r}: topk_group", rule, mixture.kept_groups)
+
+
+def _whole(name: str, key: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+        raise InputError(f"config of {name!r}: {key}", f"must be a whole number from {least} on", repr(value))

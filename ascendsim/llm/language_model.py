@@ -33,6 +33,7 @@ from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import FORMATS, GROUP, NumberFormat, format_named, on_chip
 from ascendsim.llm.weights import Checkpoint, RandomWeights, Weights
 from ascendsim.soc import SocSpec
+from ascendsim.soc.links import extrapolated
 from ascendsim.soc.loading import load as load_soc
 
 Chip = str | PathLike[str] | SocSpec
@@ -212,10 +213,15 @@ class LanguageModel:
             rows * (widest + 3 * model.hidden) * self.form.flow.itemsize,
         )
 
+    def note(self, soc: Chip) -> str:
+        """What is to be known of times on a chip: whether those of collectives are extrapolated."""
+        return extrapolated(_chip(soc).short_name, self.cards)
+
     @without_collection
     def _run(self, soc: Chip, tokens: Tokens, mode: Mode) -> Result:
         self.check_tokens(tokens.batch, tokens.queries, tokens.context)
         self._check_memory(soc, tokens)
+        warn(self.note(soc), stacklevel=6)  # behind the decorators of this and of what the caller called
         return simulate(self.compiled(soc, tokens.batch, tokens.queries, tokens.context, mode))
 
     @checked()
@@ -320,6 +326,12 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.name!r}, {self.form.name}, cards={self.cards})"
+
+
+def warn(text: str, stacklevel: int = 4) -> None:
+    """Tells a caller behind `@checked` something about times, if there is something."""
+    if text:
+        warnings.warn(text, OptionWarning, stacklevel=stacklevel)
 
 
 def _chip(soc: Chip) -> SocSpec:

@@ -27,8 +27,10 @@ def said(config: Config) -> Config:
     found = config.get("rope_parameters")
     if not isinstance(found, Mapping):
         found = config.get("rope_scaling")
-    if not isinstance(found, Mapping):
+    if found is None:
         return {}
+    if not isinstance(found, Mapping):
+        raise TypeError(f"rope_scaling must hold an object, not {found!r}")
     own = found.get("full_attention", found)
     return own if isinstance(own, Mapping) else {}
 

@@ -19,7 +19,7 @@ import simpy
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
-from ascendsim.llm.language_model import Chip, LanguageModel, Mode
+from ascendsim.llm.language_model import Chip, LanguageModel, Mode, warn
 from ascendsim.llm.layers import BLOCK
 from ascendsim.llm.requests import Request, Workload, workload
 from ascendsim.llm.serving import Serving, Steps
@@ -94,8 +94,9 @@ def serve(
         blocks=int(blocks),
         progress=progress,
     )
+    warn(model.note(soc))
     engine.run(concurrency)
-    return engine.result(model, memory.soc)
+    return engine.result(model, memory.soc, model.note(soc))
 
 
 def _check(
@@ -161,7 +162,7 @@ class _Engine:
         self.env.process(self._arrive())
         self.env.run(self.env.process(self._work()))
 
-    def result(self, model: LanguageModel, soc: str) -> Serving:
+    def result(self, model: LanguageModel, soc: str, note: str) -> Serving:
         """What clients saw."""
         return Serving(
             model=model.name,
@@ -177,6 +178,7 @@ class _Engine:
             cells=self.times.simulated,
             error=self.times.error(*self.steps.typical()),
             estimated=self.given.estimated,
+            note=note,
         )
 
     def _arrive(self) -> Generator[Any, Any, None]:

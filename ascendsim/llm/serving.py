@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,7 @@ class Serving:
         cells: Steps that were simulated; times of others lie between these.
         error: Of such a time, as a part of the simulated one, at the typical step.
         estimated: Whether lengths are estimates from text.
+        note: What is to be known of the times.
     """
 
     model: str
@@ -79,6 +81,7 @@ class Serving:
     cells: int = 0
     error: float = 0.0
     estimated: bool = False
+    note: str = ""
 
     @property
     def duration_s(self) -> float:
@@ -176,7 +179,8 @@ class Serving:
         )
 
     def _repr_html_(self) -> str:
-        return self.summary()._repr_html_() + self.table()._repr_html_()
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return self.summary()._repr_html_() + self.table()._repr_html_() + note
 
     def __repr__(self) -> str:
         rate = f"{self.output_tokens_per_s:,.0f} tokens/s"

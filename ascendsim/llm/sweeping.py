@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from ascendsim.core.arguments import checked
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.core.table import Row, Table
-from ascendsim.llm.language_model import Chip, LanguageModel, Mode
+from ascendsim.llm.language_model import Chip, LanguageModel, Mode, warn
 from ascendsim.llm.memory import GIB, Memory
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Sweep:
         model, soc, mode: What was run.
         points: By batch, then by context.
         memory: Of a card.
+        note: What is to be known of the times.
     """
 
     model: str
@@ -56,6 +59,7 @@ class Sweep:
     mode: Mode
     points: tuple[Point, ...]
     memory: Memory
+    note: str = ""
 
     def table(self) -> Table:
         """One row a point; points that do not fit have no times."""
@@ -143,7 +147,7 @@ class Sweep:
         return f"{self.model} on {self.soc}"
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        return self.table()._repr_html_() + (f"<p>{escape(self.note)}</p>" if self.note else "")
 
     def __repr__(self) -> str:
         return f"Sweep({self._title()!r}: {len(self.points)} points)"
@@ -177,12 +181,15 @@ def sweep(
         raise InputError("batches and contexts", "must name at least one each")
     for batch, context in wanted:
         model.check_tokens(batch, 1, context)
+    warn(model.note(soc))
     memory, points = model.memory(soc), []
     for number, (batch, context) in enumerate(wanted, 1):
         if not memory.fits(batch, context):
             points.append(Point(batch, context, None, {}))
         else:
-            result = model.step(soc, batch, context, mode)
+            with warnings.catch_warnings():  # said once is enough
+                warnings.simplefilter("ignore", OptionWarning)
+                result = model.step(soc, batch, context, mode)
             spent: dict[str, float] = {}
             for view in result.profile.tasks:
                 us = result.trace.us(view.duration)
@@ -192,4 +199,4 @@ def sweep(
             progress(number, len(wanted))
     if all(point.step_us is None for point in points):
         model.step(soc, *wanted[0], mode)  # says what would fit
-    return Sweep(model.name, memory.soc, mode, tuple(points), memory)
+    return Sweep(model.name, memory.soc, mode, tuple(points), memory, model.note(soc))

@@ -81,6 +81,23 @@ def collective_us(short_name: str, kind: str, devices: int, size: int, *, in_net
     return _group(known, devices).us(size, in_network)
 
 
+def extrapolated(short_name: str, devices: int) -> str:
+    """What is to be said of times of collectives in a group outside those with figures; "" inside.
+
+    Args:
+        short_name: Of the chip (`SocSpec.short_name`).
+        devices: That take part.
+    """
+    groups = sorted(
+        {count for (chip, _), known in _figures().items() if chip == short_name for count in known}
+    )
+    if not groups or devices == 1 or groups[0] <= devices <= groups[-1]:
+        return ""
+    known = f"{', '.join(map(str, groups[:-1]))} and {groups[-1]}"
+    text = f"collectives of {devices} devices are extrapolated from figures of groups of {known}"
+    return f"{text}, as if no network lay between servers" if devices > groups[-1] else text
+
+
 def _group(known: Mapping[int, GroupFigures], devices: int) -> GroupFigures:
     """Figures of a group: straight between its neighbours in the table. Outside it those of the nearest
     group, whose protocols change at as many bytes a device; the fixed time of small messages goes on

@@ -41,6 +41,18 @@ def test_a_served_file(config: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"serving.png", "llm_serving.csv"}
 
 
+def test_times_of_links_that_are_extrapolated_say_so(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide = tmp_path / "config.json"
+    wide.write_text(json.dumps({**TINY, "num_hidden_layers": 1, "num_attention_heads": 16}))
+    told = "collectives of 16 devices are extrapolated from figures of groups of 2, 4 and 8"
+    for more in (["--context", "128"], ["--serve", "9:2:8:2"]):
+        for cards in (8, 16):
+            assert main(["llm", str(wide), "--cards", str(cards), *more]) == 0
+            assert (told in capsys.readouterr().out) == (cards == 16)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -51,6 +63,11 @@ def test_a_served_file(config: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         (["--batch", "1,8,1"], "option --batch names '1' twice"),
         (["--serve", "nowhere.json"], "cannot be read"),
         (["--context", "1k,64k"], "option context must be at most 4096"),
+        (["--max_batch", "8"], "option --max_batch is for a server; add --serve"),
+        (["--chunk", "8"], "option --chunk is for a server; add --serve"),
+        (["--policy", "static"], "option --policy is for a server; add --serve"),
+        (["--serve", "4:1:8:8", "--batch", "8"], "option --batch is for single steps, not for a server"),
+        (["--serve", ""], "cannot be read"),
         (["--prefill", "64k"], "option context must be at most 4096"),
     ],
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ascendsim as asim
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.llm.config import architecture
 from ascendsim.llm.repeat import period
 from ascendsim.llm.sharding import Shard
@@ -24,6 +25,7 @@ TINY: dict[str, Any] = {
     "vocab_size": 1000,
     "max_position_embeddings": 4096,
 }
+MIXTURE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 CHIP = "Ascend910B3"
 
 
@@ -85,6 +87,29 @@ def test_layers_of_a_window_keep_no_more_than_it() -> None:
         ({"hidden_size": 250}, r"hidden_size must be a multiple of num_attention_heads \(8\), not 250"),
         ({"num_hidden_layers": 10**9}, r"num_hidden_layers must be at most 1024"),
         ({"rms_norm_eps": float("nan")}, r"rms_norm_eps must be a number above 0, not nan"),
+        ({"head_dim": 31}, r"head_dim must be even"),
+        ({"rope_scaling": "linear"}, r"rope_scaling must hold an object, not 'linear'"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, r"factor must be above 0, not 0"),
+        ({"rope_scaling": {"type": "yarn"}}, r"original_max_position_embeddings is missing"),
+        ({"model_type": "mistral", "sliding_window": "a"}, r"sliding_window must be a whole number"),
+        (
+            {"model_type": "gemma2", "attn_logit_softcapping": -4},
+            r"attn_logit_softcapping must be a number from",
+        ),
+        (
+            {"model_type": "gemma3_text", "sliding_window_pattern": 0},
+            r"sliding_window_pattern must be a whole",
+        ),
+        ({"model_type": "glm", "partial_rotary_factor": 3}, r"the part of it that turns .*, not 32 x 3"),
+        ({"model_type": "qwen3_moe", **MIXTURE, "num_experts": "a"}, r"num_experts must be a whole number"),
+        (
+            {"model_type": "qwen3_moe", **MIXTURE, "moe_intermediate_size": 0},
+            r"moe_intermediate_size must be",
+        ),
+        (
+            {"model_type": "qwen3_moe", **MIXTURE, "num_experts_per_tok": 9},
+            r"from 1 to the number of experts \(8",
+        ),
         ({"hidden_act": "relu2"}, r"hidden_act must be one of silu, .*'relu2'"),
     ],
 )
@@ -264,3 +289,13 @@ def test_a_sweep_has_a_row_a_point_and_says_what_does_not_fit() -> None:
     assert found.plot_memory().limit == (pytest.approx(60.625), "card")
     names = list(found.plot_kernels(1).series)
     assert {"MatMulV2", "AddRmsNorm"} <= set(names)
+
+
+def test_steps_on_more_cards_than_there_are_figures_warn() -> None:
+    wide = tiny(num_attention_heads=16, num_hidden_layers=1)
+    with pytest.warns(OptionWarning, match="16 devices are extrapolated .* groups of 2, 4 and 8") as caught:
+        asim.llm.model(wide, cards=16).step(CHIP, context=128)
+    assert [Path(each.filename).name for each in caught] == [Path(__file__).name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OptionWarning)
+        asim.llm.model(wide, cards=8).step(CHIP, context=128)
