@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
 import ascendsim as asim
 from ascendsim.training.step import TrainingStep
 from ascendsim.validate.training import MOMENTUM
-from tests.support.bert_pretraining import Sizes, on_meta
+from tests.support.bert_pretraining import Sizes
+from tests.support.bert_zoo import bert_step
 from tests.support.torch_vision import torchvision
 from tests.support.torch_zoo import Classified
+from tests.support.vit_training import OPTIONS
 from tests.support.yolov5 import Yolov5s
 
 # MindSpore's configuration of its base network; 20 words of a sequence are masked
@@ -24,10 +27,8 @@ BERT_BASE = Sizes(layers=12, width=768, heads=12, words=21128, places=512, batch
 
 
 def bert(length: int) -> TrainingStep:
-    """Masked words and next sentence, LAMB, a loss scale that overflow would change."""
-    return asim.training_step(
-        *on_meta(replace(BERT_BASE, length=length)), optimizer="lamb", loss_scale="dynamic"
-    )
+    """Masked words and next sentence, LAMB."""
+    return bert_step(replace(BERT_BASE, length=length))
 
 
 def inception(batch: int) -> TrainingStep:
@@ -54,3 +55,10 @@ STEPS: dict[str, Callable[[], TrainingStep]] = {
     **{f"inceptionv3_{batch}": partial(inception, batch) for batch in (16, 32, 64)},
     **{f"yolov5_{batch}": partial(yolov5, batch) for batch in (16, 32, 64)},
 }
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """How a step is compiled: BERT has casts of its own, and MindSpore's UB fusion in place of CANN's."""
+    if name.startswith("bert"):
+        return OPTIONS
+    return {"fusion": "all", "precision_mode": "allow_mix_precision"}

@@ -317,6 +317,11 @@ def wide_result(b: GraphBuilder) -> Tensor:
     return b.op("Cast", b.op("Conv", x, weight), to=DType.FLOAT32)
 
 
+def wide_product(b: GraphBuilder) -> Tensor:
+    x = b.op("Abs", b.input("x", (30, 64), DType.FLOAT16))
+    return b.op("Cast", b.op("MatMul", x, random(64, 50, dtype=np.float16)), to=DType.FLOAT32)
+
+
 def half_product(b: GraphBuilder) -> Tensor:
     return b.op("Softmax", b.op("MatMul", b.input("x", (30, 64)), random(64, 50)), axis=-1)
 
@@ -436,6 +441,7 @@ EXAMPLES: dict[str, Body] = {
     "MatMulReshapeBiasAddFusionPass": lambda b: b.op(
         "Add", b.op("Reshape", matmul(b), b.constant([2, 16, 48], "shape")), random(48)
     ),
+    "MatmulCastFusionPass": wide_product,
     "MulAddFusionPass": bert,
     "MulAddNPass": lambda b: b.op(
         "Sum", b.op("Mul", b.input("x", (4, 16)), number(b, 0.3)), b.input("y", (4, 16))
@@ -483,6 +489,7 @@ CHIPS = {
     "FIXPIPEAPREQUANTFUSIONPASS": "Ascend910B1",
     "FIXPIPEFUSIONPASS": "Ascend910B1",
     "FixPipeAbilityProcessPass": "Ascend910B1",
+    "MatmulCastFusionPass": "Ascend310P3",
     "GemmToMatmulFusionPass": "Ascend910B1",
     "SoftmaxFusionPass": "Ascend310P3",
     "SoftmaxGradFusionPass": "Ascend910B1",

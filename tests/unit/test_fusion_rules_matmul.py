@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+import ascendsim as asim
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rule import FusionRule
@@ -18,6 +21,7 @@ from ascendsim.passes.fusion.rules.matmul.matmul_bias import (
     MatMulBiasAddFusionPass,
     MatMulReshapeBiasAddFusionPass,
 )
+from ascendsim.passes.fusion.rules.matmul.matmul_cast import MatmulCastFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, fused, random
 from tests.support.refusals import reasons
 
@@ -294,3 +298,75 @@ def test_shapes_must_be_known() -> None:
 
     graph = build(body)
     assert reasons(graph, MatMulBiasAddFusionPass()) == ["the shape of MatMul_out is not static"]
+
+
+def cast_product(
+    b: GraphBuilder,
+    given: DType = DType.FLOAT16,
+    wanted: DType = DType.FLOAT32,
+    shape: tuple[int, ...] = (6, 8),
+) -> list[Tensor]:
+    x, w = b.input("x", shape, given), b.constant(random(8, 5).astype(given.numpy), "w")
+    return [b.op("Cast", b.op("MatMul", x, w, name="product"), to=wanted)]
+
+
+@pytest.mark.parametrize("shape", [(6, 8), (2, 6, 8)])
+def test_a_product_that_is_cast_gives_the_wide_type(shape: tuple[int, ...]) -> None:
+    result = fused(build(lambda b: cast_product(b, shape=shape)), MatmulCastFusionPass(), generation="m200")
+    assert result.counts == {"MatmulCastFusionPass": (1, 1)}
+    assert result.operators == {"MatMul": 1}
+    assert result.graph.nodes[0].output.dtype is DType.FLOAT32
+    assert 0 < result.error < 2**-10  # what the rounding of the product was
+
+
+@pytest.mark.parametrize(
+    ("body", "generation", "reason"),
+    [
+        (cast_product, "v100", "the reference does not list Ascend310"),
+        (cast_product, "c220", "the reference does not list Ascend910B"),
+        (
+            lambda b: cast_product(b, wanted=DType.INT32),
+            "m200",
+            "the cast is not one from float16 to float32",
+        ),
+        (
+            lambda b: cast_product(b, DType.FLOAT32, DType.FLOAT16),
+            "m200",
+            "the cast is not one from float16 to float32",
+        ),
+    ],
+)
+def test_other_casts_and_chips_keep_their_cast(body: Body, generation: str, reason: str) -> None:
+    assert fused(build(body), MatmulCastFusionPass(), generation=generation).reason == reason
+
+
+def test_a_rounded_product_that_somebody_reads_stays() -> None:
+    def body(b: GraphBuilder) -> list[Tensor]:
+        (wide,) = cast_product(b)
+        assert wide.producer is not None
+        return [wide, b.op("Relu", wide.producer.required(0))]
+
+    result = fused(build(body), MatmulCastFusionPass(), generation="m200")
+    assert result.counts == {"MatmulCastFusionPass": (1, 0)}
+    assert result.error == EXACT
+
+
+@pytest.mark.parametrize("mode", ["must_keep_origin_dtype", "allow_fp32_to_fp16"])
+@pytest.mark.parametrize("chip", ["Ascend910A", "Ascend310P3"])
+def test_the_chip_gives_the_sums_of_a_cast_product_as_they_are(chip: str, mode: str) -> None:
+    x = random(6, 8, seed=3).astype(np.float16)
+    exact = x.astype(np.float32) @ random(8, 5).astype(np.float16).astype(np.float32)
+    error, tasks = {}, {}
+    for state in ("on", "off"):
+        model = asim.compile(
+            build(cast_product),
+            chip,
+            fusion="graph",
+            precision_mode=mode,
+            optimization_switch=f"MatmulCastFusionPass:{state}",
+        )
+        (y,) = asim.run(model, {"x": x}).outputs.values()
+        assert y.dtype == np.float32
+        error[state], tasks[state] = float(np.abs(y - exact).max()), len(model.program.tasks)
+    assert error["on"] < 1e-6 < 1e-4 < error["off"]
+    assert tasks["on"] == tasks["off"] - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import ascendsim as asim
@@ -10,6 +12,8 @@ from tests.support.torch_present import torch_or_skip
 
 torch_or_skip()
 
+from tests.support.bert_pretraining import SMALL as SMALL_BERT  # noqa: E402
+from tests.support.bert_zoo import bert_step  # noqa: E402
 from tests.support.vit_training import OPTIONS, SMALL, vit_step  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -56,3 +60,26 @@ def test_what_an_update_makes_is_assigned(small: StepProfile) -> None:
     assert small.kinds["Assign"][0] == 3 * weights
     in_layers = weights - 8  # classes, positions, patches, last norm and head
     assert shown == 3 * (in_layers // SMALL.layers * 12 + 8)
+
+
+def test_gradients_of_weights_leave_the_cube_as_float32_and_unscaled(small: StepProfile) -> None:
+    """One product a weight, as many as the profile has FusionOp_MatMul_Mul."""
+    theirs = measured_profiles("vit")[0].kinds["FusionOp_MatMul_Mul"][0]
+    assert small.kinds["FusionOp_MatMulV2_Mul"][0] == theirs // 12 * SMALL.layers + theirs % 12
+
+
+def test_the_step_of_bert_keeps_scores_of_attention_by_head_and_bounds_every_gradient() -> None:
+    sizes = replace(SMALL_BERT, layers=1)
+    step = bert_step(sizes)
+    products = [node.output.static_shape for node in step.graph.nodes if node.op_type == "MatMul"]
+    by_head = [shape for shape in products if shape[:2] == (sizes.batch, sizes.heads)]
+    assert len(by_head) == 2 + 4  # forward and backward
+    assert not [shape for shape in products if len(shape) == 3]
+    model = asim.compile(step.graph, PROFILED_SOC, **OPTIONS)
+    kinds = [node.op_type for node in model.graph.nodes]
+    assert kinds.count("ClipByNormNoDivSum") == len(step.parameters)
+    assert kinds.count("LambNextMVWithDecay") == len(step.parameters)
+    weights = [name for name in step.parameters if len(step.graph.tensors[name].static_shape) > 1]
+    tables = 3  # words, positions, kinds; the first is a product's too, but its gradient is a sum of two
+    made = profile_of(asim.simulate(model), sizes.batch).kinds
+    assert made["FusionOp_MatMulV2_Mul"][0] == len(weights) - tables

@@ -113,7 +113,10 @@ def apply_precision(
         return opset.get(node).facts.precision.on_cube
 
     def keep_single(node: Node) -> tuple[DType | None, DType | None]:
-        return (half, half) if on_cube(node) and "float32" not in cube_types else (single, single)
+        if not on_cube(node) or "float32" in cube_types:
+            return single, single
+        # a product of halves gives float32 where the model has it so
+        return half, single if node.required(0).origin_dtype is half else half
 
     def high(node: Node) -> tuple[DType | None, DType | None]:
         """The widest that the chip's operator has."""

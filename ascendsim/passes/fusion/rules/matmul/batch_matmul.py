@@ -18,7 +18,7 @@ import numpy as np
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.passes.fusion.checks import not_float, not_static
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
-from ascendsim.passes.fusion.rules.matmul.matmul_bias import make_product, transposed
+from ascendsim.passes.fusion.rules.matmul.matmul_bias import give_type_of, make_product, transposed
 from ascendsim.passes.rewriting.pattern import Match, Op
 from ascendsim.passes.rewriting.replace import replace_root
 
@@ -81,6 +81,7 @@ class BatchMatMulV2ReshapeFusionPass(FusionRule):
         if len(right.static_shape) == 1:
             right = _reshaped(graph, right, (right.static_shape[0], 1), matmul, context)
         product = context.add(graph, "MatMul", [left, right], name=f"{matmul.name}_matrix", like=matmul)
+        give_type_of(matmul, product)
         replace_root(
             graph, matmul, _reshaped(graph, product.output, matmul.output.static_shape, matmul, context)
         )

@@ -127,10 +127,18 @@ def make_product(
     """
     left, right = int(turned[0]), int(turned[1])
     if all(operand is not None and len(operand.static_shape) == 2 for operand in operands[:2]):
-        return context.add(graph, "Gemm", operands, name=name, like=like, transA=left, transB=right)
-    return context.add(
-        graph, "BatchMatMul", operands, name=name, like=like, domain="ascend", adj_x1=left, adj_x2=right
-    )
+        made = context.add(graph, "Gemm", operands, name=name, like=like, transA=left, transB=right)
+    else:
+        made = context.add(
+            graph, "BatchMatMul", operands, name=name, like=like, domain="ascend", adj_x1=left, adj_x2=right
+        )
+    give_type_of(like, made)
+    return made
+
+
+def give_type_of(old: Node, new: Node) -> None:
+    """Lets a product give the type that another gives: one that was cast may be wider than its operands."""
+    new.output.dtype, new.output.origin_dtype = old.output.dtype, old.output.origin_dtype
 
 
 def _product_refusal(matmul: Node, bias: Tensor) -> str | None:
@@ -143,6 +151,8 @@ def _product_refusal(matmul: Node, bias: Tensor) -> str | None:
         return "the product is scaled"
     if len(bias.static_shape) != 1:
         return "the summand is not one-dimensional"
+    if bias.dtype is not matmul.required(0).dtype:
+        return "the summand has another type than the operands"
     return (
         None
         if bias.static_shape == matmul.output.static_shape[-1:]
