@@ -1,16 +1,18 @@
 """A page of what `tests.support.scaling more --save FOLDER` found: how many steps to more of a resource make
 each network slower on each chip, and why.
 
-python -m tests.support.scaling_page FOLDER [--output docs/scaling_results.md]
+python -m tests.support.scaling_page FOLDER [--earlier FOLDER] [--output docs/scaling_results.md]
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.scaling import CHIPS, NETWORKS, RESOURCES, Times, every_change, more_of
+from tests.support.scaling import CHIPS, NETWORKS, RESOURCES, Times, ladder, more_of
 from tests.support.scaling_known import KNOWN_MORE, MORE, Step, reason_of
 
 HEAD = """# More of a resource: what was run
@@ -23,31 +25,77 @@ best that less of the resource has shown, and may be {limit} slower. This page i
     python -m tests.support.scaling more --save out/scaling
     python -m tests.support.scaling_page out/scaling --output docs/scaling_results.md
 
-Each cell: steps that are slower by more than {limit}, of all steps, and the largest; - = not run.
+Each cell: steps that are slower by more than {limit}, of all steps, and the largest; with the resource that
+was run if it was not all of them; - = not run.
+"""
+EARLIER = """† = run with an earlier state of the simulator, whose times were others; what follows is without
+them.
 """
 
 
-def steps_of(name: str, chip: str, times: Times) -> list[Step] | None:
-    """All steps of a network on a chip; None if not all of them were run."""
-    if not all(times.has(name, chip, changes) for changes in every_change(chip)):
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What was run of a network on a chip.
+
+    Attributes:
+        steps: To more of each resource that was run with all its factors.
+        resources: These, as a cell shows them; "" if none is missing.
+        today: Whether it was run with the code as it is.
+    """
+
+    steps: tuple[Step, ...]
+    resources: str = ""
+    today: bool = True
+
+
+def runs_of(name: str, chip: str, times: Times, today: bool = True) -> Runs | None:
+    """What was run of a network on a chip; None if no resource was run with all its factors."""
+    ladders = {resource: ladder(chip, resource) for resource in RESOURCES}
+    there = [resource for resource, changes in ladders.items() if changes]
+    run = [
+        resource for resource in there if all(times.has(name, chip, changes) for changes in ladders[resource])
+    ]
+    if not run:
         return None
-    return [step for resource in RESOURCES for step in more_of(name, chip, resource, times=times)]
+    steps = tuple(step for resource in run for step in more_of(name, chip, resource, times=times))
+    return Runs(steps, "" if run == there else f" ({', '.join(run)})", today)
 
 
-def page(times: Times, networks: Sequence[str] = NETWORKS, chips: Sequence[str] = CHIPS) -> str:
-    """The page, from times that are known."""
-    found = {(name, chip): steps_of(name, chip, times) for name in networks for chip in chips}
+def page(
+    times: Times,
+    networks: Sequence[str] = NETWORKS,
+    chips: Sequence[str] = CHIPS,
+    earlier: Times | None = None,
+) -> str:
+    """The page, from times that are known.
+
+    Args:
+        times: With the code as it is.
+        networks, chips: Rows and columns.
+        earlier: With an earlier state of it, for what has not been run since.
+    """
+    found: dict[tuple[str, str], Runs | None] = {}
+    for name, chip in itertools.product(networks, chips):
+        now = found[name, chip] = runs_of(name, chip, times)
+        if earlier is not None and (now is None or now.resources):
+            before = runs_of(name, chip, earlier, today=False)
+            found[name, chip] = now if before is None or before.resources else before
     lines = [
         HEAD.format(limit=f"{MORE - 1:.0%}"),
+        *([EARLIER] if any(run is not None and not run.today for run in found.values()) else ()),
         *_row("network", *chips),
         *_row(*["---"] * (1 + len(chips))),
     ]
     for name in networks:
         lines += _row(name, *(_cell(found[name, chip]) for chip in chips))
-    every = [step for steps in found.values() for step in steps or ()]
+    todays = [run for run in found.values() if run is not None and run.today]
+    every = [step for run in todays for step in run.steps]
     slower = [step for step in every if step.ratio > MORE]
-    runs = sum(steps is not None for steps in found.values())
-    lines += ["", f"Together {runs} networks on chips, {len(every)} steps, {len(slower)} of them slower.", ""]
+    lines += [
+        "",
+        f"Together {len(todays)} networks on chips, {len(every)} steps, {len(slower)} of them slower.",
+        "",
+    ]
     lines += ["## What is slower, and why", ""]
     reasons: dict[str, list[Step]] = {}
     for step in slower:
@@ -71,11 +119,12 @@ def _by_resource(steps: Iterable[Step]) -> list[str]:
     return lines
 
 
-def _cell(steps: Sequence[Step] | None) -> str:
-    if steps is None:
+def _cell(runs: Runs | None) -> str:
+    if runs is None:
         return "-"
-    slower = [step for step in steps if step.ratio > MORE]
-    return f"{len(slower)} of {len(steps)}" + (f", {_largest(slower)}" if slower else "")
+    slower = [step for step in runs.steps if step.ratio > MORE]
+    largest = f", {_largest(slower)}" if slower else ""
+    return f"{len(slower)} of {len(runs.steps)}{largest}{runs.resources}{'' if runs.today else ' †'}"
 
 
 def _largest(steps: Iterable[Step]) -> str:
@@ -90,9 +139,12 @@ def main() -> None:
     """Prints or writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the times are")
+    parser.add_argument(
+        "--earlier", type=Path, help="where times of an earlier state are, for what is not there"
+    )
     parser.add_argument("--output", type=Path, help="the page; default: print it")
     given = parser.parse_args()
-    text = page(Times(given.folder))
+    text = page(Times(given.folder), earlier=given.earlier and Times(given.earlier))
     if given.output is None:
         print(text, end="")
     else:

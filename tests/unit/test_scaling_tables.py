@@ -73,7 +73,7 @@ def test_the_page_counts_steps_and_says_why(tmp_path: Path) -> None:
             text = " ".join(f"{figure}={value}" for figure, value in changes)
             lines.append(f"{odd.get(text, BASE)},{text}\n")
         (tmp_path / f"{name}_Ascend310P3.csv").write_text("".join(lines))
-    (tmp_path / "alexnet_Ascend310P3.csv").write_text("".join(lines[1:]))
+    (tmp_path / "alexnet_Ascend310P3.csv").write_text("".join(lines[1:2]))
     text = page(times, ("alexnet", "lenet5", "resnet18", "vgg16"), CHIPS)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows[2:6] == [
@@ -86,3 +86,31 @@ def test_the_page_counts_steps_and_says_why(tmp_path: Path) -> None:
     blocks, unknown = text.index("1. CANN's elementwise kernels"), text.index("2. no reason is known.")
     assert blocks < text.index("| Ascend310P3 | cores | 1 | +4.0% | resnet18 |") < unknown
     assert unknown < text.index("| Ascend310P3 | L0C | 1 | +3.0% | vgg16 |")
+
+
+def test_the_page_names_what_was_run_in_part_or_earlier(tmp_path: Path) -> None:
+    """lenet5: cores today, all earlier; alexnet: cores; vgg16: all today, something else earlier."""
+    now, before = tmp_path / "now", tmp_path / "before"
+    cores = [*ladder("Ascend310P3", "cores")]
+    for folder, name, run, odd in (
+        (now, "lenet5", cores, 105.0),
+        (before, "lenet5", every_change("Ascend310P3"), 103.0),
+        (now, "alexnet", cores, 104.0),
+        (now, "vgg16", every_change("Ascend310P3"), BASE),
+        (before, "vgg16", every_change("Ascend310P3"), 103.0),
+    ):
+        folder.mkdir(exist_ok=True)
+        texts = [" ".join(f"{figure}={value}" for figure, value in changes) for changes in run]
+        lines = [f"{odd if text == 'ai_cores=32' else BASE},{text}\n" for text in texts]
+        (folder / f"{name}_Ascend310P3.csv").write_text("".join(lines))
+    names = ("alexnet", "lenet5", "vgg16")
+    text = page(Times(now), names, ("Ascend310P3",), earlier=Times(before))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows[2:5] == [
+        "| alexnet | 1 of 4, +4.0% (cores) |",
+        "| lenet5 | 1 of 25, +3.0% † |",
+        "| vgg16 | 0 of 25 |",
+    ]
+    assert "† = run with an earlier state" in text
+    assert "Together 2 networks on chips, 29 steps, 1 of them slower." in text
+    assert "†" not in page(Times(now), names, ("Ascend310P3",))
