@@ -68,7 +68,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
     if work.cores != "worthwhile" and work.reduces != "rows":
         return next(_shares(work, space, soc.vector_units, piece))
-    computing = Computing.of(steps, soc)
+    by_row = work.in_turn and work.reduces == "cols"
+    computing = Computing.of(steps, soc, work.cols if by_row else 0)
     if space.flat and not computing.runs:
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
         parts = elementwise_cores(space.cols, made, total, soc, computing.cycles(space.cols))
@@ -86,6 +87,10 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
 
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
+    if by_row:  # each costs much more than its bytes
+        most = min(
+            soc.vector_units, space.rows, max(1, min(stream.ref.bytes for stream in streams) // BLOCK_BYTES)
+        )
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
 
@@ -231,20 +236,28 @@ class Computing:
     runs: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(cls, steps: Sequence[Step], soc: SocSpec) -> Computing:
-        """A repeat's cycles for every step on every element; an instruction takes its least time at least."""
+    def of(cls, steps: Sequence[Step], soc: SocSpec, row: int = 0) -> Computing:
+        """A repeat's cycles for every step on every element; an instruction takes its least time at least.
+
+        Args:
+            steps: As the chip has them.
+            soc: The chip.
+            row: Elements of a row, where rows are gone through one by one: each has instructions of its own.
+        """
         unit, least = soc.vector, least_cycles(soc)
         each, runs = 0.0, []
         for step in steps:
             if step.over != "all":
+                if row:
+                    runs.append((row, step.count * least))
                 continue
             key = f"{step.op}.{step.dtype.value}"
             repeat = step.count * unit.cycles_per_repeat.get(key, unit.cycles_per_repeat.get(step.op, 1.0))
-            if step.run:
-                length = step.run * step.dtype.itemsize
+            if run := step.run or row:
+                length = run * step.dtype.itemsize
                 cycles = max(step.count * least, ceil_div(length, unit.repeat_bytes) * repeat)
                 masked = length % unit.repeat_bytes and not step.overruns
-                runs.append((step.run, cycles + (step.count * unit.mask_cycles if masked else 0)))
+                runs.append((run, cycles + (step.count * unit.mask_cycles if masked else 0)))
             else:
                 each += step.dtype.itemsize * repeat / unit.repeat_bytes
         return cls(each, tuple(runs))

@@ -99,12 +99,22 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 
 @lru_cache(maxsize=4096)
 def _best_of_all(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    found = dict.fromkeys(_search(product, rates))
+    found = dict.fromkeys((*_search(product, rates), *_of_more_images(product, rates)))
     while max(rates.l0a, rates.l0b) > L0_BYTES:
         rates = replace(rates, l0a=_less_l0(rates.l0a), l0b=_less_l0(rates.l0b))
         with suppress(CompileError):
             found.update(dict.fromkeys(_search(product, rates)))
     return tuple(sorted(found, key=lambda tiling: tiling.cycles))
+
+
+def _of_more_images(product: Product, rates: Rates) -> Iterator[Tiling]:
+    """What more images would take of which each core has one, where cores are left without: fewer need no
+    longer.
+    """
+    count = min((count for count in block_counts(rates.cores) if count >= product.images), default=0)
+    if count > product.images:
+        more = _search(replace(product, images=count), rates)
+        yield from (tiling for tiling in more if tiling.share_images == 1 and not tiling.columns)
 
 
 def _less_l0(size: int) -> int:
@@ -421,6 +431,9 @@ def _fill_l1(
         options.setdefault(chunk, []).append(queue)
     if hold == "b" and unit > 1 and room >= units:
         options[k_blocks] = list(depths)
+    if conv is not None and units == 1 and unit == taps(conv):
+        # all of k is one channel block (few colours): with single kernel rows the Cube begins sooner
+        options.setdefault(conv.kernel_w, [depths[-1]])
     for chunk in sorted(options):
         even_step = ceil_div(chunk, ceil_div(chunk, step))
         for tiles in bands(product, share[2], tile_m, hold, chunk):
