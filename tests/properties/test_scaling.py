@@ -18,6 +18,7 @@ from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.tiling import best_tilings, candidates, shares
 from ascendsim.soc import load
+from tests.support.lowering import convolution as square
 from tests.support.random_cubes import convolution, matmul
 from tests.support.scaling import RESOURCES, more_of
 from tests.support.scaling_known import KNOWN_LESS, KNOWN_MORE, LESS, MORE, Known, Step, reason_of
@@ -68,6 +69,7 @@ def test_more_of_any_resource_makes_resnet18_no_slower(resource: str, chip: str)
         ("layout", "Ascend310P3", "batch", (1, 2, 3)),
         ("conv3x3 512", "Ascend610Lite", "batch", (1, 2)),
         ("conv3x3 512", "Ascend910B1", "batch", (1, 2)),
+        ("conv3x3 512", "Ascend310P3", "batch", (6, 7)),
         ("conv3x3", "Ascend910B1", "size", (20, 28)),
         ("gemm", "Ascend310B1", "m", (100, 112, 128)),
         ("softmax", "Ascend310P3", "rows", (31, 32, 60, 64)),
@@ -77,7 +79,10 @@ def test_more_of_any_resource_makes_resnet18_no_slower(resource: str, chip: str)
         ("max pool", "Ascend910B1", "batch", (7, 8)),
         ("mean", "Ascend910A", "columns", (256, 500)),
         ("norm", "Ascend610Lite", "columns", (197, 208, 500, 512, 1000, 1024)),
+        ("norm", "Ascend310P3", "columns", (1, 8, 16, 31, 32)),
         ("row mean", "Ascend910A", "rows", (7, 8, 16, 31, 32)),
+        ("row mean", "Ascend910A", "columns", (8, 16, 32, 60, 64)),
+        ("global pool", "Ascend910A", "size", (7, 14)),
         ("column mean", "Ascend910B1", "columns", (60, 64, 100, 112)),
     ],
 )
@@ -120,6 +125,14 @@ def test_changes_of_layout_take_no_more_cores_than_help() -> None:
 
     assert [blocks(32, cores) for cores in (16, 32, 64, 128)] == [16, 32, 32, 32]
     assert blocks(512, 128) > 32
+
+
+@pytest.mark.parametrize("chip", ["Ascend310P3", "Ascend910A", "Ascend910B1"])
+def test_first_convolutions_may_come_in_single_kernel_rows(chip: str) -> None:
+    """Else nothing is computed before all of the first tile is there, and a larger L1 makes them slower."""
+    soc = load(chip)
+    tilings = best_tilings(product_of(square(3, 224, 64, 7, stride=2, pad=3), soc), soc)
+    assert {tiling.chunk_k for tiling in tilings} >= {7, 49}
 
 
 def test_what_a_chip_with_half_the_l0_can_do_is_looked_at() -> None:

@@ -99,22 +99,24 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
 
 @lru_cache(maxsize=4096)
 def _best_of_all(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    found = dict.fromkeys((*_search(product, rates), *_of_more_images(product, rates)))
+    found = dict.fromkeys(_with_spare_cores(product, rates))
     while max(rates.l0a, rates.l0b) > L0_BYTES:
         rates = replace(rates, l0a=_less_l0(rates.l0a), l0b=_less_l0(rates.l0b))
         with suppress(CompileError):
-            found.update(dict.fromkeys(_search(product, rates)))
+            found.update(dict.fromkeys(_with_spare_cores(product, rates)))
     return tuple(sorted(found, key=lambda tiling: tiling.cycles))
 
 
-def _of_more_images(product: Product, rates: Rates) -> Iterator[Tiling]:
-    """What more images would take of which each core has one, where cores are left without: fewer need no
-    longer.
+def _with_spare_cores(product: Product, rates: Rates) -> tuple[Tiling, ...]:
+    """The best few, and those that more images would have of which each core takes one: where there are
+    fewer, cores are left without, and the others need no longer.
     """
+    found = _search(product, rates)
     count = min((count for count in block_counts(rates.cores) if count >= product.images), default=0)
-    if count > product.images:
-        more = _search(replace(product, images=count), rates)
-        yield from (tiling for tiling in more if tiling.share_images == 1 and not tiling.columns)
+    if count <= product.images:
+        return found
+    more = _search(replace(product, images=count), rates)
+    return (*found, *(tiling for tiling in more if tiling.share_images == 1 and not tiling.columns))
 
 
 def _less_l0(size: int) -> int:
