@@ -45,6 +45,7 @@ function provenance() {
     const options = Object.entries(run.options).map(([name, value]) => `${name}=${value}`).join(", ");
     note(host, `${run.name}: ${options ? `options ${options}` : "all options at their defaults"}`);
   }
+  if (known.columns.includes("Change at low(%)")) note(host, "Change: of the device time, with this figure alone (entries of a table together) moved down and up; N/A where it was not moved.");
   for (const [chip, rows] of Object.entries(known.chips)) {
     const assumed = rows.filter(row => row[3] === "assumed").length;
     host.append(element("h3", {}, `${chip}: ${assumed} of ${rows.length} figures are assumed`));
