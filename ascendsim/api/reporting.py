@@ -35,6 +35,7 @@ def report(
     path: str | PathLike[str] | None,
     findings: Table | None = None,
     window: tuple[float, float] | None = None,
+    sensitivity: Table | None = None,
 ) -> Report:
     """The page on some results, written to a file if a path is given.
 
@@ -43,6 +44,7 @@ def report(
         path: Ends in .html; None = nothing is written.
         findings: What the advisor proposes for the last one.
         window: Spans of this time only, (start, end) in us.
+        sensitivity: What each figure of the chip could change.
     """
     if path is not None:
         check_report(path)
@@ -50,7 +52,7 @@ def report(
     first = next(iter(results.values()))
     chips = dict.fromkeys(result.model.soc.name for result in results.values())
     title = f"{first.model.source.name} on {', '.join(chips)}"
-    page = make_report(title, subjects, findings, window)
+    page = make_report(title, subjects, findings, window, sensitivity)
     return page if path is None else page.save(path)
 
 

@@ -396,6 +396,7 @@ class Result:
         *,
         findings: Table | None = None,
         window: tuple[float, float] | None = None,
+        sensitivity: Table | None = None,
     ) -> Report:
         """One HTML page to open, mail and keep: timeline, operators, roofline, memory, graph, chip's figures.
 
@@ -406,13 +407,14 @@ class Result:
             path: File to write, ends in .html; None = a notebook alone shall show it.
             findings: What the advisor proposes: `asim.advise(...).table()`.
             window: Spans of the timeline in this time only, (start, end) in us.
+            sensitivity: What each figure of the chip could change: `asim.sensitivity(...).table()`.
 
         Raises:
             InputError: If jinja2 is missing, the page would be too large, or the file cannot be written.
         """
         from ascendsim.api.reporting import report
 
-        return report({self.model.source.name: self}, path, findings, window)
+        return report({self.model.source.name: self}, path, findings, window, sensitivity)
 
     def _repr_html_(self) -> str:
         from ascendsim import profiling

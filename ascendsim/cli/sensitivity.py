@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ascendsim.cli.common import add_set_option, parse_settings, whole_file
 from ascendsim.cli.model_options import check_folder, positive
+from ascendsim.cli.report_option import add_report_option, check_report_option
 from ascendsim.cli.sweep_options import add_worker_options, print_columns
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
@@ -40,12 +41,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", help="folder for sensitivity.csv, skipped.csv and tornado.png"
     )
+    add_report_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.sweep import sensitivity
 
     check_folder(args.output)
+    check_report_option(args.report)
     found = sensitivity(
         args.model,
         args.soc_version,
@@ -79,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
                 each.to_csv(temporary)
             print(f"wrote {folder / each.name}.csv")
         print(f"wrote {found.plot(args.top).save(folder / 'tornado.png')}")
+    if args.report is not None:
+        page = found.report(args.report)
+        print(f"wrote {page.path} ({len(page.html) / 1e6:.2f} MB)")
     return 0
 
 

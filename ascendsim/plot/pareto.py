@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette without its yellow; shapes tell groups apart where colours repeat
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c")
 _MARKERS = "osD^vPX"
+_MOST_NOTES = 15  # points on a front that are told apart by text
 _WIDE = 30.0  # a figure whose largest value is that many times the smallest gets a logarithmic axis
 
 
@@ -27,6 +28,7 @@ class ParetoDisplay(Picture):
         x, y: Figures of each point.
         groups: What each point is coloured by.
         best: Whether no other point beats it.
+        notes: What is written beside each point that no other beats; "" = nothing.
         labels: Titles of x, y and groups.
         title: Line above the picture.
         larger_x: Whether x is better the larger it is.
@@ -37,6 +39,7 @@ class ParetoDisplay(Picture):
     y: tuple[float, ...]
     groups: tuple[str, ...]
     best: tuple[bool, ...]
+    notes: tuple[str, ...]
     labels: tuple[str, str, str]
     title: str
     larger_x: bool = False
@@ -71,6 +74,11 @@ class ParetoDisplay(Picture):
                     style |= {"facecolors": "white", "edgecolors": style.pop("color")}
                 ax.scatter([self.x[i] for i in chosen], [self.y[i] for i in chosen], **style)
             ax.scatter([], [], s=34, label=group, **_style(number))
+        for x, y, best, note in zip(self.x, self.y, self.best, self.notes, strict=True):
+            if best and note:
+                last = x == max(self.x)  # to its right there is the legend
+                style = {"ha": "right" if last else "left", "fontsize": 7.5, "color": INK}
+                ax.annotate(note, (x, y), (-5 if last else 5, -11), textcoords="offset points", **style)
         _scales(ax, self.x, self.y)
         dress(ax, self.title, self.labels[0], self.labels[1])
         _legend(ax, self.labels[2])
@@ -125,6 +133,7 @@ def plot_pareto(
     best: Collection[Any],
     ax: Axes | None = None,
     *,
+    beside: str = "",
     larger_x: bool = False,
 ) -> ParetoDisplay:
     """Draws rows as dots.
@@ -135,16 +144,20 @@ def plot_pareto(
         group: Column that colours the dots.
         best: Numbers of the rows that no other beats.
         ax: Axes to draw on; a new figure if None.
+        beside: Column whose value stands beside each point of the front, while they are few enough.
         larger_x: Whether x is better the larger it is.
     """
     rows = [row for row in table.records() if row[columns[0]] is not None and row[columns[1]] is not None]
+    told = bool(beside) and len(best) <= _MOST_NOTES
+    title = f"{columns[1]} against {columns[0]}: {len(rows)} points"
     return ParetoDisplay(
         tuple(float(row[columns[0]]) for row in rows),  # type: ignore[arg-type]
         tuple(float(row[columns[1]]) for row in rows),  # type: ignore[arg-type]
         tuple(str(row[group]) for row in rows),
         tuple(row["Row"] in best for row in rows),
+        tuple(_short(row[beside]) if told else "" for row in rows),
         (*columns, group),
-        f"{columns[1]} against {columns[0]}: {len(rows)} points",
+        f"{title}, the best with their {beside}" if told else title,
         larger_x,
     ).plot(ax)
 
@@ -179,13 +192,24 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": _COLOURS[number % count], "marker": _MARKERS[(number + number // count) % len(_MARKERS)]}
 
 
+def _short(value: Cell) -> str:
+    return f"{value:g}" if isinstance(value, float) else "own" if value is None else str(value)
+
+
 def _scales(ax: Axes, xs: Sequence[float], ys: Sequence[float]) -> None:
-    """Logarithmic axes for figures that span much."""
-    for values, scale in ((xs, ax.set_xscale), (ys, ax.set_yscale)):
-        if values and min(values) > 0 and max(values) > _WIDE * min(values):
+    """Logarithmic axes for figures that span much, and numbers as people write them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for values, axis, scale in ((xs, ax.xaxis, ax.set_xscale), (ys, ax.yaxis, ax.set_yscale)):
+        if not values:
+            continue
+        if min(values) > 0 and max(values) > _WIDE * min(values):
             scale("log")
-        elif scale == ax.set_yscale and values and min(values) >= 0:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_minor_formatter(NullFormatter())
+        elif axis is ax.yaxis and min(values) >= 0:
             ax.set_ylim(bottom=0)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
 
 
 def _legend(ax: Axes, title: str) -> None:

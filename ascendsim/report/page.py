@@ -83,11 +83,13 @@ def make_report(
     subjects: Sequence[Subject],
     findings: Table | None = None,
     window: tuple[float, float] | None = None,
+    sensitivity: Table | None = None,
 ) -> Report:
     """The page on some runs; see `payload` for the arguments.
 
     Raises:
-        InputError: If jinja2 is not there, the window is not usable, or the page would be too large.
+        InputError: If jinja2 is not there, the window or a table is not usable, or the page would be too
+            large.
     """
     template = _template()
     checked_window: Window | None = None if window is None else check_window(window)
@@ -96,7 +98,7 @@ def make_report(
         sections=SECTIONS,
         css=_asset("report.css"),
         script="\n".join(_asset(f"{name}.js") for name in _SCRIPTS),
-        payload=packed(payload(title, subjects, findings, checked_window)),
+        payload=packed(payload(title, subjects, findings, checked_window, sensitivity)),
     )
     if len(text) > LARGEST:
         raise InputError(

@@ -21,7 +21,11 @@ from ascendsim.report.subject import Columns, Subject
 
 
 def payload(
-    title: str, subjects: Sequence[Subject], findings: Table | None = None, window: Window | None = None
+    title: str,
+    subjects: Sequence[Subject],
+    findings: Table | None = None,
+    window: Window | None = None,
+    sensitivity: Table | None = None,
 ) -> Columns:
     """All data of a page.
 
@@ -30,6 +34,7 @@ def payload(
         subjects: The runs; changes are against the first.
         findings: What the advisor proposes.
         window: Spans of this time only, (start, end) in us.
+        sensitivity: What each figure of the chip could change.
     """
     first = subjects[0].profile
     return {
@@ -42,7 +47,7 @@ def payload(
         "findings": None
         if findings is None
         else {"columns": list(findings.columns), "rows": [list(row) for row in findings.rows]},
-        "provenance": provenance(subjects),
+        "provenance": provenance(subjects, sensitivity),
     }
 
 

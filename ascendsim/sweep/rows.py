@@ -204,9 +204,12 @@ class Sweep:
 
         table = self._done()
         _check_numbers(table, x, y)
-        groups = self._axis_names()[0]
+        groups, *rest = map(column_of, self._axis_names())
+        others = [name for name in rest if len(set(table.column(name))) > 1 and name not in (x, y)]
         best = set(self.pareto(x, y).column(ROW)) if x != y else set()
-        return plot_pareto(table, (x, y), column_of(groups), best, ax, larger_x=x in self.larger)
+        larger = x in self.larger
+        beside = others[0] if len(others) == 1 else ""  # two figures beside each point are no picture
+        return plot_pareto(table, (x, y), groups, best, ax, beside=beside, larger_x=larger)
 
     @checked()
     def plot_lines(

@@ -14,12 +14,14 @@ from ascendsim.sweep.figures import ASSUMED
 from ascendsim.sweep.probes import Ask, Probe
 from ascendsim.sweep.rows import SweepRow
 from ascendsim.sweep.space import Point
+from ascendsim.sweep.work import simulated
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
     from ascendsim.plot.tornado import TornadoDisplay
+    from ascendsim.report import Report
 
 _COLUMNS: tuple[str, ...] = ("Figure", "Assumed", "Value", "Unit", "Low", "High")
 _COLUMNS += ("Time at low(us)", "Time at high(us)", "Change at low(%)", "Change at high(%)")
@@ -207,6 +209,18 @@ class Sensitivity:
             f"{still} of {len(self.probes)} figures change nothing" if self.probes else "nothing was moved",
             ax,
         )
+
+    @checked()
+    def report(self, path: str | PathLike[str] | None = None) -> Report:
+        """One HTML page on the model as it is, where every figure of the chip says what it could change.
+
+        Args:
+            path: File to write, ends in .html; None = a notebook alone shall show it.
+
+        Raises:
+            InputError: As `Result.report`.
+        """
+        return simulated(self.base.point, self.base.source).report(path, sensitivity=self.table())
 
     @checked()
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:

@@ -76,6 +76,20 @@ def test_a_comparison_shows_what_changed(chromium: Any, tmp_path: Path) -> None:
         for table in ("byType", "byNode"):
             found = page.evaluate(f"asimReport.changes.{table}.sum()")
             assert found == pytest.approx(other.duration_us - first.duration_us, abs=2e-3)
+        # all figures of the summary are to be seen, large ones with their thousands apart
+        assert page.evaluate(
+            "(box => box.scrollWidth <= box.clientWidth)(document.querySelector('#summary .scroll'))"
+        )
+        assert page.evaluate("[1234567.25, -1000, 999, null].map(grouped)") == [
+            "1,234,567.3",
+            "-1,000",
+            "999",
+            "N/A",
+        ]
+        fitted = """(g => [fitted(g, 60, "/a/Conv", "Conv"), fitted(g, 50, "/a/Conv", "Conv"),
+            fitted(g, 40, "DepthwiseConv2D"), fitted(g, 24, "Conv")])(
+            { measureText: text => ({ width: 8 * text.length }) })"""
+        assert page.evaluate(fitted) == ["/a/Conv", "Conv", "Dept…", ""]
         page.locator("#changes tr", has_text="conv + relu").click()
         assert page.evaluate("asimReport.selected().run") == 1
         assert page.locator("#operators select").input_value() == "1"

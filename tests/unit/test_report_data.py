@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from ascendsim.core.errors import InputError
+from ascendsim.core.table import Table
 from ascendsim.profiling.view import ProfiledRun
 from ascendsim.report import graphs
 from ascendsim.report.changes import change_columns
@@ -167,6 +169,27 @@ def test_figures_that_are_assumed_come_first() -> None:
     assert origins[:2] == ["assumed", "assumed"]
     assert set(origins[2:]) == {""}
     assert {rows[0][0], rows[1][0]} == {"launch.task_gap_us", "l2.read_latency_cycles"}
+
+
+def test_figures_say_what_they_could_change() -> None:
+    columns = ("Figure", "Low", "Change at low(%)", "Change at high(%)")
+    weighed = Table(
+        "sensitivity",
+        columns,
+        (("l2.read_latency_cycles", 1, -0.5, 3.00004), ("vector.cycles_per_repeat.*", 1, 2.0, None)),
+    )
+    data = payload("title", [subject(synthetic_run(5))], sensitivity=weighed)["provenance"]
+    assert data["columns"] == ["Figure", "Value", "Unit", "Origin", *columns[2:], "Source"]
+    (rows,) = data["chips"].values()
+    assert rows[0][0] == "l2.read_latency_cycles"  # of the two assumed ones that which changes more
+    assert rows[0][3:6] == ["assumed", -0.5, 3.0]
+    assert rows[1][0] == "launch.task_gap_us"
+    assert rows[1][4:6] == [None, None]
+    entries = [row for row in rows if row[0].startswith("vector.cycles_per_repeat.")]
+    assert entries
+    assert all(row[4:6] == [2.0, None] for row in entries)  # a table moves as one
+    with pytest.raises(InputError, match="sensitivity must be the table of a sensitivity, not findings"):
+        payload("title", [subject(synthetic_run(5))], sensitivity=Table("findings", ("Figure",), ()))
 
 
 def test_names_cannot_break_out_and_come_back_whole() -> None:

@@ -180,7 +180,9 @@ def test_the_command_shows_moves_and_band(tmp_path: Path, capsys: pytest.Capture
         "--workers",
         "1",
     ]
-    assert main([*command, "--values", "ai_cores=0,1", "--output", str(out)]) == 0
+    page = tmp_path / "r.html"
+    assert main([*command, "--values", "ai_cores=0,1", "--output", str(out), "--report", str(page)]) == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     said = capsys.readouterr().out
     assert "ai_cores: override: key ai_cores must be a finite number above 0, not 0" in said
     assert "dram.read_gb_per_s" in said

@@ -36,6 +36,27 @@ def test_dots_are_full_where_no_other_point_is_better(table: Table) -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["no other beats these", "A", "B"]
 
 
+def test_points_of_the_front_say_what_they_are(table: Table) -> None:
+    def notes(best: set[int], beside: str) -> list[str]:
+        picture = plot_pareto(table, ("Time(us)", "Samples/s"), "soc", best, beside=beside)
+        assert picture.title.endswith("with their batch") == bool(picture.ax_.texts)
+        return [text.get_text() for text in picture.ax_.texts]
+
+    assert notes({0, 1}, "batch") == ["1", "8"]
+    assert notes({2}, "batch") == ["1"]
+    assert notes({0, 1}, "") == []
+    assert notes(set(range(16)), "batch") == []  # too many to be told apart by text
+
+
+def test_wide_figures_have_a_logarithmic_axis_with_plain_numbers() -> None:
+    wide = Table("sweep", COLUMNS, ((0, "A", 1, 2.0, 900.0), (1, "A", 8, 7.0, 40000.0)))
+    ax = plot_pareto(wide, ("Time(us)", "Samples/s"), "soc", {0}).ax_
+    assert (ax.get_xscale(), ax.get_yscale()) == ("linear", "log")
+    assert ax.yaxis.get_major_formatter()(20000, None) == "20,000"
+    places = [place for place in ax.get_yticks() if 900 <= place <= 40000]
+    assert places == [1000, 2000, 5000, 10000, 20000]
+
+
 def test_a_figure_that_is_better_when_large_has_its_stairs_the_other_way(table: Table) -> None:
     picture = plot_pareto(table, ("Samples/s", "Time(us)"), "soc", {0, 1}, larger_x=True)
     assert picture.ax_.lines[0].get_drawstyle() == "steps-pre"

@@ -37,6 +37,15 @@ function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.25 ? "#fff" : "#000";
 }
 
+/** The first of some texts that has room, else the last one cut short; nothing where three letters have none. */
+function fitted(g, room, ...texts) {
+  const whole = texts.find(text => g.measureText(text).width <= room);
+  if (whole !== undefined) return whole;
+  const last = texts[texts.length - 1];
+  const letters = Math.floor(last.length * room / g.measureText(last).width) - 1;
+  return letters < 3 ? "" : `${last.slice(0, letters)}…`;
+}
+
 /** One line on a task: what it is, how long, and what bounds it. */
 function describe(run, op) {
   const r = report.runs[run], cell = title => written(column(r, title)[op]);

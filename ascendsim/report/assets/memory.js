@@ -23,10 +23,8 @@ function memoryPlan() {
       g.fillRect(x, y, wide, high);
       if (wide > 60 && high > 12) {
         g.globalAlpha = 1;
-        g.save(); g.beginPath(); g.rect(x, y, wide - 3, high); g.clip();
         g.fillStyle = inkOn(m.kinds[m.kind[i]][1]);
-        g.fillText(name, x + 3, y + high / 2 + 4);
-        g.restore();
+        g.fillText(fitted(g, wide - 7, name), x + 3, y + high / 2 + 4);
       }
     });
     g.globalAlpha = 1;

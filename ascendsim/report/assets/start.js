@@ -1,4 +1,7 @@
 // The views that are text, and the start: data out of the page, then all views.
+/** A figure with its thousands apart. */
+function grouped(value) { return written(value).replace(/^-?\d+/, whole => whole.replace(/\B(?=(\d{3})+$)/g, ",")); }
+
 function summary() {
   const host = section("summary"), first = report.runs[0];
   const table = element("table", { className: "facts" });
@@ -7,8 +10,8 @@ function summary() {
     run.facts.forEach(([what, value], i) => {
       const base = first.facts[i][1];
       const change = run === first || base === null || value === null || !base ? "" :
-        ` (${value >= base ? "+" : ""}${(100 * (value / base - 1)).toFixed(1)} %)`;
-      row.append(element("td", {}, element("b", {}, written(value)), change, element("br"), element("small", {}, what)));
+        element("small", {}, `${value >= base ? "+" : ""}${(100 * (value / base - 1)).toFixed(1)} %`);
+      row.append(element("td", {}, element("b", {}, grouped(value)), " ", change, element("br"), element("small", {}, what)));
     });
     table.append(row);
   }
@@ -42,6 +45,7 @@ function provenance() {
     const options = Object.entries(run.options).map(([name, value]) => `${name}=${value}`).join(", ");
     note(host, `${run.name}: ${options ? `options ${options}` : "all options at their defaults"}`);
   }
+  if (known.columns.includes("Change at low(%)")) note(host, "Change: of the device time, with this figure alone (entries of a table together) moved down and up; N/A where it was not moved.");
   for (const [chip, rows] of Object.entries(known.chips)) {
     const assumed = rows.filter(row => row[3] === "assumed").length;
     host.append(element("h3", {}, `${chip}: ${assumed} of ${rows.length} figures are assumed`));

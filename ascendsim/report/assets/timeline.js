@@ -64,14 +64,10 @@ function timeline() {
         g.fillStyle = colours.pale;
         g.fillRect(NAMES + x, base - high, begun, high);
       }
-      if (wide > 44 && !lane.h) {
-        g.save();
-        g.beginPath();
-        g.rect(NAMES + x, top, wide - 3, tall);
-        g.clip();
+      if (wide > 30 && !lane.h) {
         g.fillStyle = inkOn(colourOf(run, op));
-        g.fillText(lane.names ? lane.names[lane.n[i]] : column(run, "Name")[op], NAMES + x + 3, top + tall * 0.65);
-        g.restore();
+        const texts = lane.names ? [lane.names[lane.n[i]]] : [column(run, "Name")[op], column(run, "Type")[op]];
+        g.fillText(fitted(g, wide - 7, ...texts), NAMES + x + 3, top + tall * 0.65);
       }
       i++;
     }
@@ -109,10 +105,11 @@ function timeline() {
     });
     drawSelected(g, w, scale);
     g.fillStyle = faint;
-    for (let k = 0; k <= 8; k++) {
-      const digits = Math.max(0, Math.min(3, 2 - Math.floor(Math.log10(to - from))));
-      g.textAlign = k === 8 ? "right" : k ? "center" : "left";
-      g.fillText(`${(from + (to - from) * k / 8).toFixed(digits)} us`, NAMES + w * k / 8, height + 13);
+    const least = 10 ** Math.floor(Math.log10((to - from) / 10)), tick = least * [1, 2, 5, 10].find(k => least * k * 10 >= to - from);
+    for (let k = Math.ceil(from / tick); k * tick <= to; k++) {
+      const x = (k * tick - from) * scale;
+      g.textAlign = x < 24 ? "left" : x > w - 30 ? "right" : "center";
+      g.fillText(`${(k * tick).toFixed(Math.max(0, -Math.floor(Math.log10(tick) + 1e-9)))} us`, NAMES + x, height + 13);
     }
     g.textAlign = "left";
     frames++;
