@@ -238,7 +238,8 @@ class VectorWork:
             such: it works out its tiling on the core.
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
-            functions of kernels in Ascend C); or all, also those that have nothing to do ("all").
+            functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
+            each piece of memory that a clearing kernel takes ("pieces").
         overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has
             two buffers then, else one.
         inputs, outputs: What is read and written.
@@ -258,7 +259,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
-    cores: Literal["worthwhile", "shares", "all"] = "worthwhile"
+    cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
     overlaps: bool = True
 
 
