@@ -23,8 +23,8 @@ ELEMENTS_TO_ADD = 64
 # 4, 10080: 10, 23232: 23, 131072 and more: all cores).
 ELEMENTS_A_CORE = 1024
 # The static kernel that clears memory for atomic additions hands out whole pieces of 48 KiB, as many to each
-# core (canndev, tbe/impl/atomic_addr_clean.py), of a size that the graph engine has rounded up by a block:
-# block counts of a profile of Ascend910B (30 cores) say 1 for 16 KiB, 4 for 144 KiB, 22 for 1 and for 2 MiB.
+# core (canndev, tbe/impl/atomic_addr_clean.py): block counts of a profile of Ascend910B (30 cores) say 1 for
+# 16 KiB, 6 for 256 KiB, 22 for 1 and for 2 MiB.
 CLEARED_BYTES = 48 * 1024
 PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
@@ -102,8 +102,7 @@ def _cleared(elements: int, itemsize: int, cores: int) -> int:
     >>> _cleared(16 * 1024, 4, 30), _cleared(512 * 1024, 4, 30)
     (12288, 24576)
     """
-    total = align(elements * itemsize, BLOCK_BYTES) + BLOCK_BYTES
-    return min(elements, align(ceil_div(total, cores), CLEARED_BYTES) // itemsize)
+    return min(elements, align(ceil_div(elements * itemsize, cores), CLEARED_BYTES) // itemsize)
 
 
 def _of_windows(
