@@ -35,7 +35,7 @@ def _exponent(row: OperatorRow, bench: Bench) -> OneOperator:
     """
     (made,) = _given(row, bench)
     for kernel, times in _TIMES.findall(row.kernels):
-        op = {"Mul": "Mul", "Muls": "Mul", "Add": "Add"}.get(kernel)
+        op = {"Mul": "Mul", "Muls": "Mul", "Add": "Add"}.get(kernel, "")
         for _ in range(int(times) if op else 0):
             made = bench.builder.op(op, made, bench.stored((), made.element_type))
     return bench.finish(bench.builder.op("Exp", made))

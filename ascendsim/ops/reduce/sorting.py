@@ -202,6 +202,7 @@ def _search_work(node: Node, ctx: LowerContext, reduce: str) -> Work:
     cast = () if inside is source.dtype else (Step("vconv", inside),)
     fold, better = {"vcmax": ("vmax", "vcmpv_lt"), "vcmin": ("vmin", "vcmpv_gt")}[reduce]
     run = _REPEAT_BYTES // inside.itemsize
+    steps: tuple[Step, ...]
     if inner > 1 and half:  # places are counted in float16 and taken by masks, repeat by repeat
         steps = (Step("vadds", inside, "one"), Step(better, inside, run=run), Step("vsel", inside, run=run))
         steps = (*steps, Step(fold, inside))
