@@ -27,8 +27,8 @@ class Step:
             position after the other); 0 = all.
         overruns: Whether an instruction of a run takes whole repeats, since what it writes beyond its run is
             made anew by the next one.
-        indexed: Whether a reduction gives the place of what it finds too: each repeat is reduced by itself
-            then, and none is folded into another before.
+        indexed: Whether the scalar unit reads the place of what the instruction finds
+            (`lower.templates.searching`).
     """
 
     op: str

@@ -214,6 +214,23 @@ class Maps:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """The axis of a tensor that is searched for the place of an element.
+
+    Attributes:
+        outer: Elements of the axes in front of it.
+        length: Its own.
+        inner: Elements of the axes behind it.
+        piece: Elements of a row that come at a time.
+    """
+
+    outer: int
+    length: int
+    inner: int
+    piece: int
+
+
+@dataclass(frozen=True, slots=True)
 class VectorWork:
     """A vector program over rows x cols elements, tiled by UB size.
 
@@ -238,7 +255,9 @@ class VectorWork:
             such: it works out its tiling on the core.
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
-            functions of kernels in Ascend C); or all, also those that have nothing to do ("all").
+            functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
+            each piece of memory that a clearing kernel takes ("pieces").
+        search: What is searched, where the kernel of split cores goes by it.
         overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has
             two buffers then, else one.
         inputs, outputs: What is read and written.
@@ -258,7 +277,8 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
-    cores: Literal["worthwhile", "shares", "all"] = "worthwhile"
+    cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
+    search: Search | None = None
     overlaps: bool = True
 
 

@@ -6,6 +6,7 @@ All kernels of the call count. Inputs lie in memory, where L2 has them if they f
 from __future__ import annotations
 
 import math
+import re
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Tensor
@@ -25,13 +26,29 @@ def _one(op: str, domain: str = "") -> Builder:
     return build
 
 
+_TIMES = re.compile(r"(\w+)\W(\d+)")  # kernels of a call and how often each runs
+
+
+def _exponent(row: OperatorRow, bench: Bench) -> OneOperator:
+    """A power of scale x + shift by the kernels that the call is said to run: products and a sum with
+    numbers, each a kernel of its own, in front of Exp.
+    """
+    (made,) = _given(row, bench)
+    for kernel, times in _TIMES.findall(row.kernels):
+        op = {"Mul": "Mul", "Muls": "Mul", "Add": "Add"}.get(kernel, "")
+        for _ in range(int(times) if op else 0):
+            made = bench.builder.op(op, made, bench.stored((), made.element_type))
+    return bench.finish(bench.builder.op("Exp", made))
+
+
 def _turned(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(bench.builder.op("Transpose", *_given(row, bench), perm=row.attributes["perm"]))
 
 
 def _largest(row: OperatorRow, bench: Bench) -> OneOperator:
+    """CANN's kernel gives places as int32, which the call converts."""
     made = bench.builder.op("ArgMax", *_given(row, bench), axis=row.attributes["dim"], keepdims=0)
-    return bench.finish(made)
+    return bench.finish(bench.builder.op("Cast", made, to=DType.INT32))
 
 
 def _top(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -125,7 +142,7 @@ CALLS: dict[str, Builder] = {
     "apply_adam_w": _adam_w,
     "arg_max": _largest,
     "conv_2d": _convolution,
-    "exp": _one("Exp"),
+    "exp": _exponent,
     "gather": _picked,
     "gelu": _one("Gelu"),
     "gqa": _shared_attention,

@@ -112,10 +112,17 @@ def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
 
 
 def _filled(row: OperatorRow, bench: Bench) -> OneOperator:
-    """A memory range set to one value: Fill, OnesLike, AtomicAddrClean (whose row has the range as input)."""
+    """A memory range set to one value: Fill, OnesLike, MemSet (whose row has the range as input)."""
     target = row.outputs[0] if row.outputs else row.inputs[0]
     like = bench.builder.constant(1.0, dtype=target.dtype)
     return bench.finish(bench.builder.op("Expand", like, list(target.shape)))
+
+
+def _cleared(row: OperatorRow, bench: Bench) -> OneOperator:
+    """A memory range set to zero for atomic additions: the row has the range as input."""
+    memory = row.inputs[0]
+    given = bench.stored(memory.shape, memory.dtype or DType.FLOAT32)
+    return bench.finish(bench.builder.op("AtomicAddrClean", given, domain="ascend"))
 
 
 def _expand(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -254,7 +261,8 @@ _BUILDERS: dict[str, _Builder] = {
     "Cast": _cast,
     "ReluV2": _relu_v2,
     "TensorMove": _copy,
-    **dict.fromkeys(("AtomicAddrClean", "MemSet", "Fill", "OnesLike", "ZerosLike"), _filled),
+    "AtomicAddrClean": _cleared,
+    **dict.fromkeys(("MemSet", "Fill", "OnesLike", "ZerosLike"), _filled),
     **dict.fromkeys(("BroadcastTo", "Tile"), _expand),
     "Transpose": _transpose,
     "ReduceSum": _reduce("ReduceSum"),

@@ -123,7 +123,7 @@ class OperatorRow:
     @property
     def operator(self) -> OperatorRow:
         """The same for all rows whose graphs and times are the same: without place, name and figures."""
-        return replace(self, file="", line=0, name="", blocks=0, duration_us=0.0, kernels="")
+        return replace(self, file="", line=0, name="", blocks=0, duration_us=0.0)
 
     @property
     def held(self) -> bool:

@@ -146,6 +146,7 @@ UNREAD: dict[str, tuple[set[int], str]] = {
     "ascend::IncreFlashAttention": ({5}, SCALARS),
     "ascend::GroupedMatmul": ({7}, "numbers of rows, which the host knows"),
     "ascend::NLLLossGrad": ({0}, "only its shape counts"),
+    "ascend::AtomicAddrClean": ({0}, "its memory becomes zero, whatever was there"),
     "ascend::NPUClearFloatStatus": ({0, 1}, "the register is cleared, whatever came before"),
     "ascend::NPUGetFloatStatus": ({1, 2}, "the register holds what became of them"),
     "ascend::Scatter": ({0}, "changed in place"),

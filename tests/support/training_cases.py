@@ -200,6 +200,7 @@ def dropout(cases: Cases) -> None:
 
 
 def status(cases: Cases) -> None:
+    cases.ascend("AtomicAddrClean", some(3, 20))
     cases.ascend("NPUAllocFloatStatus")
     cases.ascend("NPUClearFloatStatus", some(8), some(3, 20))
     cases.ascend("NPUGetFloatStatus", np.zeros(8, np.float32), some(3, 20), some(7))

@@ -98,6 +98,7 @@ def _vector(work: VectorWork, sizes: bool) -> str:
         words += ["windows " + "/".join(rows) if sizes else "windows"]
     words += [f"reduces {work.reduces}"] if work.reduces != "none" else []
     words += [f"on {work.cores} cores"] if work.cores != "worthwhile" else []
+    words += ["searched"] if work.search is not None else []
     words += ["one buffer"] if not work.overlaps else []
     words += [f"sweeps {work.sweeps}"] if work.sweeps != 1 else []
     words += ["planes"] if work.planes else []

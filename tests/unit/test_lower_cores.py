@@ -8,7 +8,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.isa.instructions import Scalar, Vector
+from ascendsim.isa.instructions import Vector
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
@@ -87,31 +87,6 @@ def test_numbers_of_a_row_are_taken_from_a_register() -> None:
     for one, wanted in ((work, False), (rows, True)):
         items = [item for item, _ in executed([lowered(one)]) if isinstance(item, Vector)]
         assert any(item.op == "vectordup" for item in items) is wanted
-
-
-def test_a_place_is_found_repeat_by_repeat() -> None:
-    """The largest value alone is found by folding; with its place each repeat gives a pair, and the scalar
-    unit makes one number of two a row.
-    """
-
-    def calls(indexed: bool) -> dict[str, int]:
-        x, y = ref("x", (96, 4096)), ref("y", (96,))
-        steps = (Step("vcmax", indexed=indexed), Step("vcmax", over="row"))
-        streams = (Stream(x),), (Stream(y, "row"),)
-        work = VectorWork(96, 4096, steps, *streams, "cols", in_turn=True, cores="shares")
-        found: dict[str, int] = {}
-        for item, times in executed([lowered(work)]):
-            if isinstance(item, Vector):
-                found[item.op] = found.get(item.op, 0) + item.elements * item.calls * times
-            elif isinstance(item, Scalar):
-                found["read"] = found.get("read", 0) + times
-        return found
-
-    plain, placed = calls(False), calls(True)
-    assert plain["vmax"] == 96 * 4096
-    assert "vmax" not in placed
-    assert placed["vcmax"] >= 96 * 4096
-    assert (plain.get("read", 0), placed["read"]) == (0, 96)
 
 
 @pytest.mark.parametrize(

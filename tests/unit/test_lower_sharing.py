@@ -335,3 +335,15 @@ def test_broadcast_operands_take_the_cheaper_calls(name: str, kind: CoreKind) ->
         assert cycles[found] == min(cycles), (rows, cols)
         rarer += found == 0
     assert rarer or name != "Ascend310"  # whose instructions start slowly
+
+
+@pytest.mark.parametrize(
+    ("elements", "wanted"),
+    [(4096, 1), (16_384, 2), (65_536, 6), (262_144, 22), (524_288, 22), (2_359_296, 28)],
+)
+def test_memory_is_cleared_by_whole_pieces(elements: int, wanted: int) -> None:
+    """Block counts of AtomicAddrClean in a profile of the 30 cores of Ascend910B."""
+    soc = load("Ascend910B")
+    target = ref("y", (elements,), dtype=FULL)
+    work = VectorWork(1, elements, (Step("vectordup", FULL),), (), (Stream(target),), cores="pieces")
+    assert blocks(lower_vector(work, soc, Expansion(soc))) == wanted

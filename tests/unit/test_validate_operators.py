@@ -319,3 +319,18 @@ def test_command(
 def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "operators", "--chips", "910C"]) == 2
     assert "did you mean" in capsys.readouterr().err
+
+
+def test_calls_are_the_kernels_that_they_say() -> None:
+    """exp of 11 x 13 x 17 x 67 x 67 runs two products, a sum and Exp; places of ArgMaxV2 are converted."""
+    found = {row.line: row for row in measured_operators(["910B2"])[0] if row.op_type in ("exp", "arg_max")}
+    kinds = {
+        line: Counter(node.op_type for node in built.graph.nodes)
+        for line, row in found.items()
+        if not isinstance(built := one_operator(row), str)
+    }
+    twice = next(line for line, row in found.items() if row.kernels.startswith("Mul×2"))  # noqa: RUF001
+    assert kinds[twice] == {"Mul": 2, "Add": 1, "Exp": 1}
+    fused = next(line for line, row in found.items() if row.kernels.startswith("AutomaticBufferFusionOp"))
+    assert kinds[fused] == {"Exp": 1}
+    assert all(kinds[line]["Cast"] == 1 for line, row in found.items() if row.op_type == "arg_max")

@@ -65,8 +65,6 @@ class RowWriter(VectorWriter):
                 for length in self._lengths(part, cols):
                     emit_steps(self.b, (part,), self._counts(1, length, part), target, sources)
                 sources = (target, *others)
-        if any(step.indexed for step in steps):  # the place in a repeat, and of the repeat, make one number
-            self._read(target, "index of a row")
 
     def _read(self, source: Operand, what: str) -> None:
         """The scalar unit reads what the vector unit has made, which waits for it."""

@@ -22,6 +22,10 @@ ELEMENTS_TO_ADD = 64
 # the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
 # 4, 10080: 10, 23232: 23, 131072 and more: all cores).
 ELEMENTS_A_CORE = 1024
+# The static kernel that clears memory for atomic additions hands out whole pieces of 48 KiB, as many to each
+# core (canndev, tbe/impl/atomic_addr_clean.py): block counts of a profile of Ascend910B (30 cores) say 1 for
+# 16 KiB, 6 for 256 KiB, 22 for 1 and for 2 MiB.
+CLEARED_BYTES = 48 * 1024
 PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
 
@@ -66,6 +70,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     if work.own_tiling and soc.kernels.tiling_ns and (share := _of_open_shapes(work, space, total, soc)):
         return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
+    if work.cores == "pieces":
+        return space.rows, _cleared(space.cols, work.outputs[0].ref.dtype.itemsize, soc.vector_units)
     if work.cores != "worthwhile" and work.reduces != "rows":
         return next(_shares(work, space, soc.vector_units, piece))
     by_row = work.in_turn and work.reduces == "cols"
@@ -93,6 +99,15 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         )
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _cleared(elements: int, itemsize: int, cores: int) -> int:
+    """Elements that a core clears: whole pieces, all cores as many.
+
+    >>> _cleared(16 * 1024, 4, 30), _cleared(512 * 1024, 4, 30)
+    (12288, 24576)
+    """
+    return min(elements, align(ceil_div(elements * itemsize, cores), CLEARED_BYTES) // itemsize)
 
 
 def _of_windows(

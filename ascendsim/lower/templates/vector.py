@@ -15,6 +15,7 @@ from ascendsim.isa.program import BlockGroup
 from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
 from ascendsim.lower.templates.row_writer import RowWriter
+from ascendsim.lower.templates.searching import SearchWriter, searched_share
 from ascendsim.lower.templates.sharing import share_of, space_of
 from ascendsim.lower.templates.stage import (
     Stage,
@@ -52,12 +53,18 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         work = replace(work, maps=None)
     space = space_of(work)
     steps = expansion.expand(work.steps)
-    share_rows, share_cols = share_of(work, space, steps, soc)
+    share_rows, share_cols = (
+        share_of(work, space, steps, soc)
+        if work.search is None
+        else searched_share(work.search, steps[-1], soc)
+    )
     writer: Callable[..., VectorWriter] = PlaneWriter if work.planes else VectorWriter
     if work.in_turn and work.reduces == "cols":
         writer = RowWriter
     if work.maps is not None:
         writer = MapWriter
+    if work.search is not None:
+        writer = SearchWriter
     if work.windows is not None:
         writer = partial(WindowWriter, share=share_rows)
     groups = []

@@ -409,7 +409,6 @@ class VectorWriter:
         if (
             self.work.reduces != "cols"
             or step.over != "all"
-            or step.indexed
             or fold is None
             or step.dtype.value not in supported
         ):

@@ -61,6 +61,14 @@ _SOFTPLUS_STEPS: tuple[StepSpec, ...] = (
     "vmaxs",
     "vadd",
 )
+# x tanh(ln(1 + e^x)) without the logarithm, in a form for each sign so that no exponent overflows, of which a
+# mask takes one (canndev, tbe/impl/dynamic/mish.py):
+# x > 0: (2 e^-x + 1) / (2 e^-2x + 2 e^-x + 1); else (2 e^x + e^2x) / (2 + 2 e^x + e^2x)
+_MISH_STEPS: tuple[StepSpec, ...] = (
+    *("vcmp", ("vmuls", 2), ("vexp", 2), ("vmuls", 2), ("vadds", 2), "vadd", "vdiv", "vsel"),
+    *("vcmp", "vmuls", ("vexp", 2), "vmuls", "vadd", "vadds", "vdiv", "vsel"),
+    *("vadd", "vmul"),
+)
 # max(x, 0) + a (e^min(x, 0) - 1)
 _EXPONENTIAL_STEPS: tuple[StepSpec, ...] = (
     "vmins",
@@ -379,7 +387,7 @@ OPERATORS: tuple[OpDef, ...] = (
     _make(
         "Mish",
         with_numpy(lambda _n, x: x * np.tanh(_softplus(x))),
-        (*_SOFTPLUS_STEPS, *TANH_STEPS, "vmul"),
+        _MISH_STEPS,
         wide=True,
     ),
     _make("ThresholdedRelu", with_numpy(_threshold), _CUT_STEPS),

@@ -27,6 +27,7 @@ from ascendsim.opset.work import (
     MoveWork,
     NoTask,
     Ref,
+    Search,
     SequenceWork,
     Step,
     Stream,
@@ -182,6 +183,47 @@ def _arg_compute(search: Callable[..., Any]) -> Compute:
     return compute
 
 
+_REPEAT_BYTES = 256
+# Elements that come at a time, of float16 three times as many (canndev, tbe/impl/dynamic/arg_max_v2.py)
+_PIECE = 8192
+
+
+def _search_work(node: Node, ctx: LowerContext, reduce: str) -> Work:
+    """Of split cores; `lower.templates.searching` says how the kernel goes about it. A row in one piece has
+    one buffer, and rows of other axes follow each other in one as well: along the first axis of 8192 x 8192,
+    1009 x 1021 and 2 x 511 x 2049 elements a row takes 0.39 to 0.41 us on Ascend910B2.
+    """
+    source, target = Ref.of(node.required(0)), Ref.of(node.output)
+    axis = int(node.attr("axis", 0)) % len(source.shape)
+    outer, inner = math.prod(source.shape[:axis]), math.prod(source.shape[axis + 1 :])
+    half = source.dtype is DType.FLOAT16
+    inside = source.dtype if half else DType.FLOAT32
+    search = Search(outer, source.shape[axis], inner, _PIECE * (3 if half and inner == 1 else 1))
+    cast = () if inside is source.dtype else (Step("vconv", inside),)
+    fold, better = {"vcmax": ("vmax", "vcmpv_lt"), "vcmin": ("vmin", "vcmpv_gt")}[reduce]
+    run = _REPEAT_BYTES // inside.itemsize
+    steps: tuple[Step, ...]
+    if inner > 1 and half:  # places are counted in float16 and taken by masks, repeat by repeat
+        steps = (Step("vadds", inside, "one"), Step(better, inside, run=run), Step("vsel", inside, run=run))
+        steps = (*steps, Step(fold, inside))
+    elif inner > 1:
+        steps = (Step(better, inside, indexed=True), Step(fold, inside))
+    elif half:
+        steps = (Step(reduce, inside, indexed=True),)
+    else:
+        steps = (Step(fold, inside), Step("vcmpv_eq", inside, indexed=True))
+    return VectorWork(
+        outer if inner == 1 else outer * search.length,
+        search.length if inner == 1 else inner,
+        (*cast, *steps),
+        (Stream(source),),
+        (Stream(target, "row" if inner == 1 else "col"),),
+        reduces="cols" if inner == 1 else "rows",
+        search=search,
+        overlaps=inner == 1 and search.length > search.piece,
+    )
+
+
 def _arg_lower(reduce: str, compare: str) -> Lower:
     """One vcmax or vcmin gives value and index of a repeat; wide rows fold repeats by compare and select
     first (both on axis 0).
@@ -191,6 +233,8 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
         source, target = Ref.of(node.required(0)), Ref.of(node.output)
         if math.prod(source.shape) == 0:
             return NoTask()
+        if ctx.split_cores and source.shape and source.dtype.itemsize <= 4:
+            return _search_work(node, ctx, reduce)
         axis = int(node.attr("axis", 0)) % len(source.shape)
         inside = next(
             (dtype for dtype in (source.dtype, DType.FLOAT16, DType.FLOAT32) if ctx.supports(reduce, dtype)),
@@ -202,7 +246,7 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
         inner = math.prod(source.shape[axis + 1 :])
         if inner == 1:
             rows, length = _rows_along(source.shape, axis)
-            steps = (*cast, Step(reduce, inside, indexed=ctx.split_cores), Step(reduce, inside, "row"))
+            steps = (*cast, Step(reduce, inside), Step(reduce, inside, "row"))
             return VectorWork(
                 rows,
                 length,
@@ -210,8 +254,6 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
                 (Stream(source),),
                 (Stream(target, "row"),),
                 reduces="cols",
-                in_turn=ctx.split_cores,
-                cores="shares" if ctx.split_cores else "worthwhile",  # an index is no sum of partial ones
             )
         # keep the better value and its index
         steps = (*cast, Step(compare, inside), Step("vsel", inside, count=2))

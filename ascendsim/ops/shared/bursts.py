@@ -117,6 +117,17 @@ def fill_work(target: Ref) -> Work:
     return VectorWork(1, elements, (filling(target.dtype),), (), (Stream(target),))
 
 
+def clear_work(target: Ref, ctx: LowerContext) -> VectorWork:
+    """Zeros over memory that is added to: AtomicAddrClean's kernel, on split cores MemSet's, which goes about
+    it as elementwise ones do.
+    """
+    stored = target.bytes // target.dtype.itemsize
+    fill = (filling(target.dtype),)
+    return VectorWork(
+        1, stored, fill, (), (Stream(target),), cores="worthwhile" if ctx.split_cores else "pieces"
+    )
+
+
 def moving(dtype: DType) -> Step:
     """Copies all elements from one place in UB to another (runs that are no multiple of a 32 B block)."""
     return Step(MOVE, vector_dtype(dtype), count=max(1, dtype.itemsize // 4))

@@ -47,12 +47,17 @@ from ascendsim.opset.refs import Ref, workspace_of
 from ascendsim.opset.steps import Step
 from ascendsim.opset.work import LowerContext, NoTask, Work
 
-MOST_SHARED = 16  # queries a sequence of a step of decoding: one, or those that a small model guessed
+# Queries a sequence of a step of decoding: one, or those that a small model guessed, up to 16
+# (fused_infer_attention_score_tiling.cpp, isMlaMtp)
+MOST_SHARED = 16
 LEAST_KEYS = 512  # of a part
-# Fewer keys are not cut: of heads that share keys; up to so many, of keys in pages
+# Fewer keys are not cut: of heads that share keys; up to so many, of keys in pages. Both are figures of
+# experience there (incre_flash_attention_tiling_check.cpp, CheckCoreOkFlag and its caller).
 SHARED_KEYS, PAGED_KEYS = 2048, 1024
-PACKED_ROWS = 512  # of a block of a ragged batch, heads that share keys together
-FEW_COLUMNS = 512
+# Rows of a block of a ragged batch, heads that share keys together: for which a team's two vector cores have
+# room (fia_block_vec_nonquant_mla.h); assumed of all such batches
+PACKED_ROWS = 512
+FEW_COLUMNS = 512  # sInnerSize (fia_tiling_nonquant_mla.cpp, incre_flash_attention_tiling.cpp)
 TILES_IN_L1 = 2  # 128 x 256 of keys or weights, 256 x 128 of values (fia_block_cube_nonquant_gqa.h)
 _WIDE = DType.FLOAT32
 

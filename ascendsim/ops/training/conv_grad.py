@@ -28,7 +28,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import c0, ceil_div
 from ascendsim.graph.ir import Dim, Node, Shape
 from ascendsim.ops.linear.conv_transpose import spread, spreading_work
-from ascendsim.ops.shared.bursts import filling
+from ascendsim.ops.shared.bursts import clear_work
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import cube_type, enlarged_groups, geometry
 from ascendsim.ops.shared.dims import may_equal
@@ -36,7 +36,7 @@ from ascendsim.ops.shared.windows import Axis, as_volume, kernel_window, outputs
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxesRule, AxisMap, Link, Relation, by_labels, shape_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
-from ascendsim.opset.work import FilterWork, LowerContext, NoTask, Ref, SequenceWork, Stream, VectorWork, Work
+from ascendsim.opset.work import FilterWork, LowerContext, NoTask, Ref, SequenceWork, Work
 
 DOMAIN = "ascend"
 _RANK = 4  # of images; that of volumes is one more
@@ -180,8 +180,7 @@ def _lower_filter(groups_of: Groups) -> Callable[[Node, LowerContext], Work]:
         if not runs_on_ai_core(node):
             return on_ai_cpu(node, float(max(1, positions)))
         target = Ref.of(output)
-        stored = target.bytes // target.dtype.itemsize
-        zeros = VectorWork(1, stored, (filling(target.dtype),), (), (Stream(target),))
+        zeros = clear_work(target, context)
         if positions == 0 or image.elements == 0:
             return zeros
         groups = _groups(node, groups_of, image.static_shape, filters)
