@@ -89,10 +89,58 @@ def test_other_scales_stay_as_they_are() -> None:
     assert not [n for n in made.graph.nodes if n.op_type == "WeightQuantBatchMatmulV2"]
 
 
+def linear(form: str, w: Any, scale: Any, group: int, bias: Any) -> Any:
+    """A linear layer with weights [N, K], as exporters write it; in 3 of the forms they move as integers."""
+    held = [stored("w", w), onnx.numpy_helper.from_array(scale, "s"), onnx.numpy_helper.from_array(bias, "b")]
+    attributes = {"axis": 1, "block_size": group} if group else {"axis": 0}
+    made, moves = "w", []
+    if form == "reshaped":
+        held[0] = stored("w", w.reshape(-1, 8))
+        held.append(onnx.numpy_helper.from_array(np.array(w.shape), "shape"))
+        moves, made = [node("Reshape", "w shape", "m")], "m"
+    elif form == "squeezed":
+        held[0] = stored("w", w[None])
+        moves = [node("Identity", "w", "i"), node("Squeeze", "i axes", "m")]
+        held.append(onnx.numpy_helper.from_array(np.array([0]), "axes"))
+        made = "m"
+    elif form == "stored transposed":
+        held[0] = stored("w", np.ascontiguousarray(w.T))
+        moves, made = [node("Transpose", "w", "m", perm=[1, 0])], "m"
+    nodes = [*moves, node("DequantizeLinear", f"{made} s", "f", **attributes)]
+    if form == "Gemm":
+        nodes.append(node("Gemm", "x f b", "y", name="p", transB=1))
+    else:
+        nodes.append(node("Transpose", "f", "t", perm=[1, 0]))
+        nodes += [node("MatMul", "x t", "u", name="p"), node("Add", "u b", "y")]
+    return built(nodes, [value("x", (M, K))], held, opset=21)
+
+
+@pytest.mark.parametrize("group", [0, 16])
+@pytest.mark.parametrize("form", ["Gemm", "Transpose", "reshaped", "squeezed", "stored transposed"])
+def test_linear_layers_in_every_form_are_products_of_packed_weights(form: str, group: int) -> None:
+    w, bias = RANDOM.integers(-8, 8, (N, K)), steps(N)
+    scale = steps(N, K // group) if group else steps(N)
+    x = RANDOM.standard_normal((M, K)).astype(np.float32)
+    y, made = outcome(linear(form, w, scale, group, bias), x=x)
+    spread = np.repeat(scale, group, axis=1) if group else scale[:, None]
+    np.testing.assert_allclose(y, x @ (w * spread).T + bias, rtol=2e-2, atol=2e-2)
+    (product,) = [n for n in made.graph.nodes if n.op_type == "WeightQuantBatchMatmulV2"]
+    assert product.required(1).static_shape == (N, K // 8)
+    assert not {"DequantizeLinear", "Transpose", "Reshape"} & {n.op_type for n in made.graph.nodes}
+
+
 def test_what_would_have_to_give_four_bits_is_refused() -> None:
-    proto = built([node("Identity", "w", "y", name="i")], [], [stored("w", weights())], opset=21)
-    with pytest.raises(UnsupportedTypeError, match=r"node 'i' \(Identity\) cannot take 4-bit integers"):
+    proto = built([node("Relu", "w", "y", name="i")], [], [stored("w", weights())], opset=21)
+    with pytest.raises(UnsupportedTypeError, match=r"node 'i' \(Relu\) cannot take 4-bit integers"):
         asim.load(proto)
+    shape = value("shape", (2,), TensorProto.INT64)
+    moved = [node("Reshape", "w shape", "m", name="r"), node("DequantizeLinear", "m s", "y")]
+    held = [stored("w", weights()), onnx.numpy_helper.from_array(np.float32(1), "s")]
+    with pytest.raises(UnsupportedTypeError, match=r"'r' \(Reshape\) cannot move .* by what is not known"):
+        asim.load(built(moved, [shape], held, opset=21))
+    held.append(onnx.numpy_helper.from_array(np.array([7, 9]), "shape"))
+    with pytest.raises(GraphError, match=r"'r' \(Reshape\) cannot move weights"):
+        asim.load(built(moved, [], held, opset=21))
     short = stored("w", weights())
     short.raw_data = short.raw_data[:-1]
     proto = built([node("DequantizeLinear", "w s", "y")], [], [short], opset=21)
