@@ -176,6 +176,9 @@ def inference_attention(cases: Cases) -> None:
         numbers |= {"scale": 0.25, "softmax_lse_flag": 1, "outputs": 2}
         cases.ascend("FusedInferAttentionScore", q, k, v, None, mask, None, lengths, sparse_mode=1, **numbers)
         paged = (None, None, None, lengths, *[None] * 7, table)
+        falling = {"pse_type": 2, "softcap": 1.5}
+        slopes = np.array([0.5, 0.25, 0.125, 0.0625], np.float32)
+        cases.ascend("FusedInferAttentionScore", q, k, v, slopes, **falling, **numbers)
         cases.ascend("FusedInferAttentionScore", step, *pool, *paged, block_size=8, **numbers)
         rotated = (*[None] * 21, rope, key_rope)
         cases.ascend("FusedInferAttentionScore", step, k, k, *rotated, **numbers)

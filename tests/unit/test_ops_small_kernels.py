@@ -166,6 +166,19 @@ def test_gelu_gates_the_other_half() -> None:
         np.testing.assert_allclose(found, made * other, rtol=1e-12)
 
 
+def test_gelu_by_erf_takes_the_steps_of_erf() -> None:
+    """Each function is a kernel of its own: by tanh with two exponents, by erf as a quotient of polynomials."""
+
+    def steps(approximate: int) -> list[tuple[str, int]]:
+        made = work("GeGluV2", some(3, 8), outputs=2, approximate=approximate)
+        assert isinstance(made, VectorWork)
+        return [(step.op, step.count) for step in made.steps]
+
+    assert ("vexp", 1) in steps(1)
+    assert not [name for name, _ in steps(0) if name == "vexp"]
+    assert sum(count for _, count in steps(0)) > sum(count for _, count in steps(1))
+
+
 def turned(x: Array, angles: Array, mode: str) -> Array:
     """Pairs as complex numbers, times e^(i angle)."""
     if mode == "quarter":

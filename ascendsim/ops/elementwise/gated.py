@@ -16,6 +16,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.elementwise.activation import SIGMOID_STEPS, gelu_exact, gelu_steps, gelu_tanh
+from ascendsim.ops.elementwise.arithmetic import ERF_STEPS
 from ascendsim.ops.shared.common import (
     StepSpec,
     computing_type,
@@ -33,6 +34,13 @@ from ascendsim.opset.structure import along
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
 
 _GATE: tuple[StepSpec, ...] = (*SIGMOID_STEPS, ("vmul", 2))
+_BY_ERF: tuple[StepSpec, ...] = (
+    "vmuls",
+    *ERF_STEPS,
+    "vadds",
+    "vmul",
+    "vmuls",
+)  # x / 2 (1 + erf(x / sqrt(2)))
 # s = sigmoid(a): db = dy a s, da = dy b s (1 + a (1 - s))
 _GRADIENT: tuple[StepSpec, ...] = (
     *SIGMOID_STEPS,
@@ -128,7 +136,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
 
 
 def _lower_gelu(node: Node, context: LowerContext) -> Work:
-    return _work(node, context, (*gelu_steps(context), "vmul"), node.output, node.required(0))
+    steps = gelu_steps(context) if node.attr("approximate", 1) else _BY_ERF
+    return _work(node, context, (*steps, "vmul"), node.output, node.required(0))
 
 
 def _lower_gradient(node: Node, context: LowerContext) -> Work:
