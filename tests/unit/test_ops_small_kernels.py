@@ -167,7 +167,7 @@ def test_gelu_gates_the_other_half() -> None:
 
 
 def test_gelu_by_erf_takes_the_steps_of_erf() -> None:
-    """Each function is a kernel of its own: by tanh with two exponents, by erf as a quotient of polynomials."""
+    """Each function has steps of its own: by tanh with two exponents, by erf as a quotient of polynomials."""
 
     def steps(approximate: int) -> list[tuple[str, int]]:
         made = work("GeGluV2", some(3, 8), outputs=2, approximate=approximate)
