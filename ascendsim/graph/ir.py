@@ -99,7 +99,12 @@ class Tensor:
     @property
     def is_static(self) -> bool:
         """Whether every dimension is a number."""
-        return self.shape is not None and all([type(dim) is int for dim in self.shape])
+        if self.shape is None:
+            return False
+        for dim in self.shape:  # a loop: this is asked a hundred times a node
+            if type(dim) is not int:
+                return False
+        return True
 
     @property
     def static_shape(self) -> tuple[int, ...]:
@@ -270,11 +275,7 @@ class Node:
     @property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         """Subgraphs with the names of their attributes; an attribute holds one, or a tuple of them."""
-        for value in self.attributes.values():  # asked for all the time, and nearly always there is none
-            kind = type(value)
-            if kind is Graph or (kind is tuple and value and type(value[0]) is Graph):  # type: ignore[index]
-                break
-        else:
+        if not _holds(self):  # asked for all the time, and nearly always there is none
             return ()
         found: list[tuple[str, Graph]] = []
         for key, value in self.attributes.items():
@@ -338,7 +339,7 @@ class Graph:
     @property
     def holders(self) -> list[Node]:
         """Nodes that hold subgraphs, in insertion order."""
-        return [node for node in self._nodes if node.attributes and node.subgraphs]
+        return [node for node in self._nodes if node.attributes and _holds(node)]
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -595,9 +596,21 @@ class Graph:
         return list(order)
 
 
+def _holds(node: Node) -> bool:
+    """Whether a node has subgraphs."""
+    for value in node.attributes.values():
+        kind = type(value)
+        if kind is Graph or (kind is tuple and value and type(value[0]) is Graph):  # type: ignore[index]
+            return True
+    return False
+
+
 def _edges_to(node: Node) -> list[Node]:
     """Where the data and control edges of a node come from."""
-    found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
+    found = []
+    for tensor in node._inputs:
+        if tensor is not None and tensor.producer is not None:
+            found.append(tensor.producer)
     if node._control:
         found += node._control
     return found

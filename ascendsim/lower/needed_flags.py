@@ -64,9 +64,12 @@ def _useful(block: Block) -> Block:
     if block.cross or _feeds_itself(block):
         return block
     short = replace(block, body=shortened(block))
-    if _walked(short.body) > MOST_WALKED:
+    steps = _walked(short.body)
+    if steps > MOST_WALKED:
         return block
-    walks = Walk(short), Walk(block)  # with all its trips it reaches offsets that the short one does not
+    walks = [Walk(short)]
+    if steps < _walked(block.body):  # with all its trips it reaches offsets that the short one does not
+        walks.append(Walk(block))
     kept = {flag.name: flag.initial for flag in block.flags}
     for flag in block.flags:
         others = {name: initial for name, initial in kept.items() if name != flag.name}

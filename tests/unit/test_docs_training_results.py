@@ -35,8 +35,21 @@ def test_tables_join_operator_types_by_name() -> None:
         ["Own", "0", "7", "0.00 / 0.25"],
         ["all others", "2", "1", "0.00 / 0.01"],
     ]
+    largest = rows.index(["operator", "measured ms", "simulated ms", "difference", "why"])
+    assert rows[largest + 1 : largest + 3] == [
+        ["FusionOp_A_ReLUV2", "2.00", "1.50", "-0.50", "not known"],
+        ["Own", "0.00", "0.25", "+0.25", "not known"],
+    ]
     assert ["blind_8", "12", "1.8"] in rows
     assert rows[-3:] == [["FusionOp_A_ReluV2", "4", "1.50"], ["Own", "7", "0.25"], ["Small", "1", "0.01"]]
+
+
+def test_names_of_both_sides_are_one_row() -> None:
+    theirs, ours = StepProfile(8, {"MatMul": (3, 2000.0)}), StepProfile(8, {"MatMulV2": (4, 1500.0)})
+    rows = _rows(page([], {"ViT": ([theirs], [ours])}, {}))
+    assert ["MatMul", "3", "4", "2.00 / 1.50"] in rows
+    (found,) = [row for row in rows if row[:4] == ["MatMul", "2.00", "1.50", "-0.50"]]
+    assert "tiles" in found[4]
 
 
 def test_the_page_has_every_published_step_and_profile() -> None:

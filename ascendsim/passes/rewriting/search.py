@@ -78,9 +78,14 @@ def _fed(form: Form, pattern: Pattern) -> bool:
     """Whether operators that a root wants to read from make its inputs, which nearly all candidates fail."""
     if not pattern.sources:
         return True
-    producers = [None if tensor is None else tensor.producer for tensor in form.inputs]
-    types = {producer.op_type for producer in producers if producer is not None}
-    return not any([types.isdisjoint(wanted) for wanted in pattern.sources])
+    types = set()
+    for tensor in form.inputs:
+        if tensor is not None and tensor.producer is not None:
+            types.add(tensor.producer.op_type)
+    for wanted in pattern.sources:
+        if types.isdisjoint(wanted):
+            return False
+    return True
 
 
 def _followed(form: Form, pattern: Pattern) -> bool:
