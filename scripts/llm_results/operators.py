@@ -213,6 +213,11 @@ def sort(rows: int, width: int) -> Build:
     )
 
 
+def sampled(op: str, rows: int, **attributes: int) -> Build:
+    """An operator on the scores of the vocabulary."""
+    return lambda b: b.op(op, b.input("x", (rows, VOCABULARY)), **attributes)
+
+
 def mean(*parts: Build) -> Callable[[], float]:
     """The mean of several kernels."""
     return lambda: sum(time_us(build) for build in parts) / len(parts)
@@ -228,7 +233,8 @@ def in_fractals(m: int, k: int, n: int) -> Callable[[], float]:
     return lambda: time_us(product(m, k, n), weights="FRACTAL_NZ")
 
 
-VOCABULARY, SAMPLED = 151936, 8  # tokens of Qwen3; sequences between the 1 and 32 of the scenarios
+VOCABULARY = 151936  # tokens of Qwen3
+SAMPLED = (1, 2, 4, 8, 16, 32)  # sequences of the scenarios; that they are the powers of two is assumed
 # Totals of steps are multiples of 4104 and what is left of such a prompt behind 2048 tokens, and 16 more:
 # prompts of 4096 tokens with a template around them
 PROMPT = 4104
@@ -286,9 +292,9 @@ ROWS: dict[str, Build | Callable[[], float]] = {
     "L141": attention([1] * 4, [4864] * 4, 16, 1, 512, rope=64, pool=1135),
     "L142": scaled("AscendQuantV2", 4, 7168),
     "L143": gating(8, 256, 8),
-    "L153": sort(SAMPLED, VOCABULARY),
-    "L154": lambda b: b.op("ArgMax", b.input("x", (SAMPLED, VOCABULARY)), axis=-1, keepdims=0),
-    "L155": lambda b: b.op("Softmax", b.input("x", (SAMPLED, VOCABULARY)), axis=-1),
+    "L153": mean(*(sort(rows, VOCABULARY) for rows in SAMPLED)),
+    "L154": mean(*(sampled("ArgMax", rows, axis=-1, keepdims=0) for rows in SAMPLED)),
+    "L155": mean(*(sampled("Softmax", rows, axis=-1) for rows in SAMPLED)),
     "L156": gather(16160, 7168, 1548),
     "L157": masked_fill(2, 129280),
     "L158": dynamic(1030, 2304),
