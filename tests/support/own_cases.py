@@ -438,6 +438,7 @@ def _movement(cases: Cases) -> None:
         ((-1,), (-30,), (2,), (-2,)),
         ((-5, 0), (1000, -1), (-2, 0), (1, 1)),
         ((-1,), (-1000,), (0,), (-1,)),
+        ((0, 1), (6, 20), (0, 1), (1, 2)),
     ):
         for dtype in (np.float32, np.int8):
             cases.add("Slice", x.astype(dtype), ints(*starts), ints(*ends), ints(*axes), ints(*steps))
