@@ -80,7 +80,9 @@ def test_pieces_are_there() -> None:
             text = too_long(copy, way)
             wrong += [f"{case.name} {text}"] if text else []
     assert not wrong, "\n".join(wrong)
-    assert {"Concat", "DepthToSpace", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "TransData"} < set(seen)
+    assert {"Concat", "DepthToSpace", "Expand", "Gather", "Pad", "Slice", "Split", "Tile", "TransData"} < set(
+        seen
+    )
 
 
 @pytest.mark.parametrize(("axis", "piece"), [(0, 4 * 6 * 8), (1, 6 * 8), (2, 8)])
