@@ -99,12 +99,15 @@ def main() -> None:
     say("matmul 1024 x 1024 x 1024, float16, all checks", f"{spent:.2f} s", "0.5 s")
 
     x = numbers.standard_normal((1024, 4096)).astype(np.float32)
-    spent = timed(lambda: asim.run_kernel(rows.softmax, 8, x, np.zeros_like(x), 1024, 4096))
+    y = np.zeros_like(x)
+    spent = timed(lambda: asim.run_kernel(rows.softmax, 8, x, y, 1024, 4096))
+    assert np.allclose(y.sum(1), 1, atol=1e-4), "all rows have been made"
     say("softmax 1024 x 4096, float32", f"{spent:.2f} s", "0.25 s")
 
     x = numbers.standard_normal((8192, 8192)).astype(np.float16)
     z = np.zeros_like(x)
     spent = timed(lambda: asim.run_kernel(add.add_queues, 32, x, x, z, x.size // 32, 8192), 2)
+    assert np.array_equal(z[::97], 2 * x[::97]), "all of it has been added"
     say("add 8192 x 8192, float16", f"{spent:.2f} s", "1.5 s")
 
     for name, call in SMALL.items():
