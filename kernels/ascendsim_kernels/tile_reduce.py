@@ -165,7 +165,7 @@ def reduce_lanes(p: Any, places: Any, memories: Any, f: Any, g: Any) -> None:
 
 @kernel
 def _sum_groups(p: Any, into: Any, values: Any, memories: Any, sums: Any) -> None:
-    """Sums of the groups of a repeat in which all lanes take part and are defined: what nearly all sums are."""
+    """Sums of the groups of a repeat, of which all lanes take part and are defined."""
     lanes, group, count = p[LANES], p[GROUP], 0
     for start in range(0, lanes, group):
         sums[count] = tree_sum(values[start:lanes], min(group, lanes - start))
