@@ -22,7 +22,7 @@ from ascendsim.core.files import write_whole
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "kernels_results.md"
 FOLDER = ROOT / "examples" / "kernels"
-MODULES = ("add", "vector", "copies", "products", "fused", "int8", "attention", "grouped")
+MODULES = ("add", "vector", "copies", "products", "fused", "int8", "attention", "grouped", "split_k")
 LIMIT = 25  # percent beyond which a row needs a reason
 BEGIN, END = "<!-- published kernels -->\n", "<!-- end of published kernels -->\n"
 HEAD = (

@@ -129,7 +129,9 @@ class TQueBind:
             raise self._error(
                 frame,
                 "alloc_tensor",
-                f"has {len(self.slots)} slots, and all are taken" if self.slots else "has no room yet",
+                f"has {len(self.slots)} slot{'s' * (len(self.slots) > 1)}, and all are taken"
+                if self.slots
+                else "has no room yet",
                 "free a tensor first, or give the queue more slots"
                 if self.slots
                 else "call pipe.init_buffer",

@@ -43,7 +43,7 @@ def is_carried(node: Node, work: MoveWork, opset: OpSet) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class Way:
     """The elements of one copy.
 
     Attributes:
@@ -77,7 +77,7 @@ class TileMoves:
         named: Callable[[str], str],
     ) -> None:
         self._named = named
-        self._ways = _ways(node, copies, opset, memory) if copies else {}
+        self._ways = ways(node, copies, opset, memory) if copies else {}
 
     def __call__(self, carry: Carry) -> list[Row | Call]:
         """The transfers of a tile, or what the vector unit does to it."""
@@ -119,9 +119,9 @@ def _runs(first: Places, second: Places) -> Iterator[tuple[int, int, int]]:
     yield from zip(first[starts].tolist(), second[starts].tolist(), lengths.tolist(), strict=True)
 
 
-def _ways(
+def ways(
     node: Node, copies: Sequence[Copy], opset: OpSet, memory: DeviceMemory
-) -> dict[tuple[str, str], _Way]:
+) -> dict[tuple[str, str], Way]:
     """The elements of each copy: what the operator's kernel does to places of elements, counted from 1."""
     sources = {one.src.region: one.src for one in copies}
     bases: dict[str, int] = {}
@@ -136,7 +136,7 @@ def _ways(
         end += count
         inputs.append(_places(tensor, count) + bases[tensor.name])
     made = opset.get(node).compute(node, inputs, [np.dtype(np.int64)] * len(node.outputs))
-    found: dict[tuple[str, str], _Way] = {}
+    found: dict[tuple[str, str], Way] = {}
     for tensor, array in zip(node.outputs, made, strict=False):
         there = stored(np.asarray(array, np.int64), tensor.format, size=tensor.element_type.itemsize).reshape(
             -1
@@ -146,7 +146,7 @@ def _ways(
                 base = bases[one.src.region]
                 of = there - base
                 to = np.flatnonzero((of >= 0) & (of < one.src.bytes // one.src.dtype.itemsize))
-                found[one.src.region, one.dst.region] = _Way(to, of[to], one.dst.dtype)
+                found[one.src.region, one.dst.region] = Way(to, of[to], one.dst.dtype)
     return found
 
 

@@ -109,6 +109,8 @@ def shape(box: Box, mask: int = 0) -> tuple[tuple[tuple[int, int], ...], tuple[_
     (((1, 0), (1, 0), (1, 0)), ((0, 1024),))
     >>> shape(Box(Buffer.UB, "", DType.FLOAT32, ((4, 512), (2, 64), (8, 4))), 0xF0F)
     (((1, 0), (1, 0), (4, 512)), ((0, 16), (64, 16)))
+    >>> shape(Box(Buffer.UB, "", DType.FLOAT32, ((4, 0), (8, 32), (8, 4))))
+    (((1, 0), (1, 0), (1, 0)), ((0, 256),))
     """
     size = box.dtype.itemsize
     if mask and len(box.dims) == 3:
@@ -132,7 +134,7 @@ def _extend(runs: list[_Run], start: int, length: int) -> None:
 
 
 def _loops(dims: list[_Run], runs: list[_Run]) -> tuple[tuple[tuple[int, int], ...], tuple[_Run, ...]]:
-    dims = [pair for pair in dims if pair[0] != 1]
+    dims = [pair for pair in dims if pair[0] != 1 and pair[1] != 0]  # 0: the same bytes again
     while dims and len(runs) == 1 and dims[-1][1] == runs[0][1]:
         runs = [(runs[0][0], runs[0][1] * dims.pop()[0])]
     while len(dims) > 3:  # more than the tables hold: the inner ones become stretches of their own

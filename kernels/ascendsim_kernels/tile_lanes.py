@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.tile_memory import (
     BF16,
@@ -86,10 +88,20 @@ def lane_set(p: Any, lane: Any) -> Any:
 @kernel
 def mask_is_full(p: Any, first: Any, count: Any) -> Any:
     """Whether the mask has all lanes first .. first + count - 1."""
-    for lane in range(first, first + count):
-        if not lane_set(p, lane):
-            return False
-    return True
+    end = first + count
+    low = _has_bits(p[MASK_LOW], first, min(end, 64) - first)
+    return low and _has_bits(p[MASK_HIGH], max(first, 64) - 64, end - max(first, 64))
+
+
+@kernel
+def _has_bits(word: Any, first: Any, count: Any) -> Any:
+    """Whether `count` bits of one half of a mask, `first` and those above it, are all set."""
+    if count <= 0:
+        return True
+    if count == 64:
+        return word == -1
+    wanted = ((np.int64(1) << np.int64(count)) - 1) << np.int64(first)
+    return word & wanted == wanted
 
 
 @kernel

@@ -40,6 +40,7 @@ from ascendsim_kernels.tile_memory import (
     element_bytes,
     load_floats,
     pointer_u8,
+    pointer_u16,
     pointer_u32,
     report,
     set_bits,
@@ -125,6 +126,7 @@ def reduce_lanes(p: Any, places: Any, memories: Any, f: Any, g: Any) -> None:
     floating = p[SOURCE + TYPE] <= BF16
     whole = mask_is_full(p, 0, lanes)
     values, chosen = f[0], f[1]
+    simple = whole and fold == _SUM and p[ORDER] == _ONLY_VALUE and p[OPERANDS + TYPE] <= BF16
     for r in range(p[REPEATS]):
         load_stretch(p, SOURCE, places[1], memories, r, 1, values, g[0])
         if not floating:
@@ -133,6 +135,9 @@ def reduce_lanes(p: Any, places: Any, memories: Any, f: Any, g: Any) -> None:
         come = places[1] + r * p[SOURCE + REPEAT_STEP]
         known = p[SOURCE + BLOCK_STEP] == 32 and all_defined(bits, come, lanes * size_of)
         into = places[0] + r * p[OPERANDS + REPEAT_STEP]
+        if simple and known:
+            _sum_groups(p, into, values, memories, f[2])
+            continue
         for start in range(0, lanes, group):
             number, best, index, defined = 0, np.float32(0), 0, True
             for lane in range(start, min(start + group, lanes)):
@@ -156,6 +161,18 @@ def reduce_lanes(p: Any, places: Any, memories: Any, f: Any, g: Any) -> None:
                 store_lane(p, OPERANDS, place, np.float64(best), memories, f[2], g[2], defined)
             else:
                 _store_pair(p, into, best, index, memories, f[2], g[2], defined)
+
+
+@kernel
+def _sum_groups(p: Any, into: Any, values: Any, memories: Any, sums: Any) -> None:
+    """Sums of the groups of a repeat, of which all lanes take part and are defined."""
+    lanes, group, count = p[LANES], p[GROUP], 0
+    for start in range(0, lanes, group):
+        sums[count] = tree_sum(values[start:lanes], min(group, lanes - start))
+        count += 1
+    q, code = OPERANDS, p[OPERANDS + TYPE]
+    store_floats(memories[p[q + MEMORY], BYTES] + into, code, sums, 0, count)
+    set_bits(memories[p[q + MEMORY], BITS], into, count * element_bytes(code), True)
 
 
 @kernel
@@ -229,8 +246,19 @@ def broadcast_blocks(p: Any, places: Any, memories: Any) -> None:
         for k in range(8):
             come = places[1] + (r * 8 + k) * size
             into = places[0] + r * p[OPERANDS + REPEAT_STEP] + k * p[OPERANDS + BLOCK_STEP]
-            for i in range(32 // size):
-                copy_bytes(bytes_of + come, bytes_to + into + i * size, size)
+            if size == 2:
+                half = carray(pointer_u16(bytes_of + come), 1)[0]
+                halves = carray(pointer_u16(bytes_to + into), 16)
+                for i in range(16):
+                    halves[i] = half
+            elif size == 4:
+                word = carray(pointer_u32(bytes_of + come), 1)[0]
+                words = carray(pointer_u32(bytes_to + into), 8)
+                for i in range(8):
+                    words[i] = word
+            else:
+                for i in range(32 // size):
+                    copy_bytes(bytes_of + come, bytes_to + into + i * size, size)
             set_bits(bits_to, into, 32, all_defined(bits_of, come, size))
 
 

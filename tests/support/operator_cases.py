@@ -1,5 +1,5 @@
 """Nodes of every operator, with values: those of ONNX's conformance cases, and hand-made ones
-(`own_cases.py`) beyond them.
+(`own_cases`) beyond them.
 
 Laws that hold for all operators run over them, so a new operator is under them as soon as a case of it
 exists, and a test says so where there is none.

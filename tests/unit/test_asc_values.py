@@ -155,6 +155,21 @@ def test_masks_and_strides(mask, params):
     assert result.findings == ()
 
 
+@pytest.mark.parametrize("lanes", [range(128), range(70), range(16, 128), range(16, 64), range(64, 128), ()])
+def test_masks_of_two_words(lanes):
+    """Blocks of 16 lanes that a mask has as a whole go another way than those of which it has a part."""
+    wanted_lanes = sorted({*lanes, 3, 127})
+    bits = sum(1 << lane for lane in wanted_lanes)
+    x, y, z = (values("float16", 256) for _ in range(3))
+    mask, params = [bits & 2**64 - 1, bits >> 64], asc.BinaryRepeatParams(1, 1, 1, 8, 8, 8)
+    found, _ = applied(lambda dst, a, b: asc.add(dst, a, b, mask, 2, params), z, x, y)
+    wanted = z.copy()
+    for start in (0, 128):
+        at = [start + lane for lane in wanted_lanes]
+        wanted[at] = x[at] + y[at]
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_repeats_onto_one_place_add_up():
     """A target that stays where it is takes the result of each repeat before the next one reads it."""
     x, z = values("float32", 64 * 5), np.zeros(64, np.float32)

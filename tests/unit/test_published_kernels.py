@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ _spec = importlib.util.spec_from_file_location("make_kernels_page", ROOT / "scri
 page_maker = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(page_maker)
 LAUNCHES = page_maker.published()
-matmuls, adds, vectors, fused, int8, flash, grouped = (
+matmuls, adds, vectors, fused, int8, flash, grouped, split_k = (
     importlib.import_module(f"published.{name}")
-    for name in ("matmul", "add", "vector", "fused", "int8", "attention", "grouped")
+    for name in ("matmul", "add", "vector", "fused", "int8", "attention", "grouped", "split_k")
 )
 Plan = matmuls.Plan
 PAGE = page_maker.TARGET.read_text(encoding="utf-8")
@@ -159,6 +160,39 @@ def test_groups_of_rows_have_weights_of_their_own(ring, workers):
     wide = np.concatenate([part * scale[at * 512 :][:512] for at, part in enumerate(sums)]) * token[:, None]
     np.testing.assert_allclose(y, wide / (1 + np.exp(-1.702 * wide)), rtol=2e-3, atol=1e-4)
     assert result.findings == ()
+
+
+@pytest.mark.parametrize(
+    ("cores", "size", "tile", "slots"),
+    [(2, (96, 112, 80), (64, 32, 48), (1, 2)), (3, (300, 200, 130), (128, 256, 64), (2, 1))],
+)
+def test_slices_of_k_add_up_on_one_core(cores, size, tile, slots):
+    m, n, k = size
+    a, b, sums, c = numbers(m, k), numbers(n, k), np.full((m, n), 9, np.float32), numbers(m, n)
+    laid = np.zeros(matmuls.up(m, 16) * matmuls.up(k, 16), np.float16)
+    plan = split_k.Slices(tile, slots)
+    result = asim.run_kernel(split_k.split_matmul, cores, a, b, laid, sums, c, size, plan)
+    np.testing.assert_array_equal(sums, a.astype(np.float32) @ b.T.astype(np.float32))
+    np.testing.assert_array_equal(c, sums.astype(np.float16))
+    assert result.findings == ()
+
+
+def test_a_matrix_that_the_vector_cores_lay_out():
+    m, n, k = size = (96, 100, 64)
+    plan = Plan((32, 64, 32), (2, 2), quant=asc.QuantModes.F322F16, fractals=True)
+    a, b, c = numbers(m, k), numbers(k, n), numbers(m, n)
+    laid = np.zeros(k * matmuls.up(n, 16), np.float16)
+    args = a, b, laid, c, size, plan, matmuls.by_blocks(size, (48, 100))
+    assert asim.run_kernel(split_k.laid_matmul, 2, *args).findings == ()
+    np.testing.assert_array_equal(c, (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16))
+
+
+def test_tiles_of_a_snake_are_neighbours_and_all_there():
+    for down, across in ((3, 20), (8, 32), (16, 45), (2, 61)):
+        places = list(split_k._snake(down, across))
+        assert sorted(places) == [(row, column) for row in range(down) for column in range(across)]
+        jumps = sum(abs(a - c) + abs(b - d) != 1 for (a, b), (c, d) in itertools.pairwise(places))
+        assert jumps < max(2, across // split_k.BAND)  # only from one band to the next
 
 
 @pytest.mark.parametrize(("teams", "keys"), [(2, 512), (1, 2304)])  # the second goes round the rings

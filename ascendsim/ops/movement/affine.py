@@ -171,6 +171,8 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
             (Copy(source, target, rows * span, span, target.bytes, write_bytes=target.bytes),), picks
         )
     for axis in range(inner, -1, -1):
+        if slices[axis].step != 1:  # what is taken along it lies apart
+            break
         run *= target.shape[axis]
         if target.shape[axis] != source.shape[axis]:
             break

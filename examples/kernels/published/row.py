@@ -23,7 +23,8 @@ class Row:
         cores: Blocks.
         args: Gives the arguments; called when the row is run, for arrays are large.
         soc: The chip.
-        measure: What is read from a result, in microseconds: `task`, `block` or the busy time of a pipe.
+        measure: What is read from a result, in microseconds: `task`, `block` (the mean of all
+            cores), `cube` (of the cube cores of teams) or the busy time of a pipe.
         less: Arguments of a second launch whose time is taken off: what is measured is a part of the kernel.
         scale: Times the time, for what is run smaller than it was, or repeated.
         unit: Microseconds of the row's unit.
@@ -57,6 +58,9 @@ class Row:
         if self.measure == "block":
             record = result.trace.tasks[0]
             return result.trace.us(record.block_ticks) / record.blocks
+        if self.measure == "cube":
+            record = result.trace.tasks[0]
+            return result.trace.us(record.block_ticks - record.vector_ticks) / self.cores
         return result.pipes()[self.measure]
 
 
