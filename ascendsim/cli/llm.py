@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.model_options import check_folder, positive, progress
+from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
 
@@ -75,12 +75,13 @@ def _check_purpose(args: argparse.Namespace) -> None:
 def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.llm.sweeping import sweep
+    from ascendsim.sweep.progress import shown_progress
 
     batches, contexts = numbers("--batch", args.batch or "1"), numbers("--context", args.context or "1k")
     prompts = numbers("--prefill", args.prefill) if args.prefill else []
     for length in prompts:  # before anything takes time
         model.check_tokens(batches[0], length, length)
-    with progress("simulating") as show:
+    with shown_progress("simulating") as show:
         found = sweep(model, args.soc_version, batches, contexts, args.mode, progress=show)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.mode}")
     if found.note:
@@ -111,10 +112,11 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
 def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.llm.server import serve
+    from ascendsim.sweep.progress import shown_progress
 
     requests = _requests(args.serve)
     given = {name: value for name in _OF_SERVERS if (value := getattr(args, name)) is not None}
-    with progress("serving") as show:
+    with shown_progress("serving", "requests") as show:
         found = serve(model, requests, args.soc_version, mode=args.mode, progress=show, **given)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.policy or 'continuous'} batching")
     if found.note:

@@ -27,17 +27,23 @@ def shown(progress: Progress | bool | None, label: str) -> Iterator[Progress | N
 
 
 @contextmanager
-def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+def shown_progress(label: str, unit: str = "points") -> Iterator[Callable[[int, int], None]]:
     """Shows how many points are done and how long the rest will take: as a bar on a terminal, as a line now
     and then elsewhere.
     """
     if not sys.stderr.isatty():
-        yield _Lines(label)
+        yield _Lines(label, unit)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task(label, total=None)
         yield lambda done, total: bars.update(bar, completed=done, total=total)
@@ -48,11 +54,12 @@ class _Lines:
 
     Args:
         label: What is under way.
+        unit: What is counted.
         clock: Seconds.
     """
 
-    def __init__(self, label: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._label, self._clock = label, clock
+    def __init__(self, label: str, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._unit, self._clock = label, unit, clock
         self._begun = self._said = clock()
         self._known: int | None = None
 
@@ -68,4 +75,4 @@ class _Lines:
         if self._known < done < total:
             seconds = (now - self._begun) / (done - self._known) * (total - done)
             left = f", about {seconds:.0f} s left"
-        print(f"{self._label}: {done} of {total} points{left}", file=sys.stderr, flush=True)
+        print(f"{self._label}: {done} of {total} {self._unit}{left}", file=sys.stderr, flush=True)

@@ -64,6 +64,13 @@ def exported(
 ) -> Exported:
     """Simulates a network of the test data and exports it."""
     graph = asim.load(MODELS / f"{network}.onnx", weights="random", batch=batch)
+    return exported_graph(graph, chip, fusion, folder, before)
+
+
+def exported_graph(
+    graph: asim.Graph, chip: str, fusion: str, folder: Path, before: Exported | None = None
+) -> Exported:
+    """Simulates a graph and exports it."""
     result = asim.simulate(asim.compile(graph, chip, fusion=fusion))
     (msprof,) = result.export(folder / fusion / "msprof", "msprof")
     (ascend_pt,) = result.export(folder / fusion / "ascend_pt", "ascend_pt")

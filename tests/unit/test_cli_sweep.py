@@ -63,7 +63,7 @@ def test_options_have_the_types_of_compile() -> None:
 
 def test_lines_of_progress_say_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
-    show = progress._Lines("sweep", lambda: now[0])
+    show = progress._Lines("sweep", "points", lambda: now[0])
     for at, done in ((0, 2), (4, 3), (12, 5), (13, 6), (30, 10)):
         now[0] = at
         show(done, 10)

@@ -36,8 +36,9 @@ def test_a_served_file(config: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         json.dumps([{"prompt_len": 16, "output_len": 4, "arrival": 0.001 * n} for n in range(3)])
     )
     assert main(["llm", config, "--serve", str(requests), "--output", str(tmp_path / "out")]) == 0
-    text = capsys.readouterr().out
+    text, told = capsys.readouterr()
     assert "TTFT(ms)" in text
+    assert told.splitlines()[-1] == "serving: 3 of 3 requests"  # also where nobody sees a bar
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"serving.png", "llm_serving.csv"}
 
 
