@@ -1,0 +1,156 @@
+"""What blocks of vector work do to the byte, against numpy on whole tensors.
+
+Values are small whole numbers, so that sums are exact in float16. What the vector unit computes stands in the
+test: a weighted sum of all streams, and where in the iteration space it is told to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.core.dtypes import DType
+from ascendsim.core.errors import CompileError
+from ascendsim.core.formats import Format
+from ascendsim.isa.notes import Kernel
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.vector import lower_vector
+from ascendsim.opset.work import Over, Step, Stream, VectorWork
+from ascendsim.runtime.storage import logical, stored
+from ascendsim.soc import SocSpec, load
+from tests.support.lowering import ref
+from tests.support.noted_stages import like_box, matrix_of, run, tells_all
+
+Array = NDArray[Any]
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
+FULL, NARROW = DType.FLOAT32, DType.FLOAT16
+
+
+def random_work(random: Random) -> VectorWork:
+    """Work on tensors of every form, with results on whole tiles or one a row."""
+    format = random.choice((Format.ND, Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ))
+    rows, cols, images = random.randint(1, 90), random.randint(1, 120), 1
+    whole: tuple[int, ...] = (rows, cols)
+    if format is Format.NC1HWC0:
+        images, cols = random.randint(1, 3), 16 * random.randint(1, 6)
+        high, wide = random.randint(1, 6), random.randint(1, 9)
+        rows, whole = images * high * wide, (images, cols, high, wide)
+    elif format is Format.FRACTAL_NZ:
+        images, high, cols = random.randint(1, 3), 16 * random.randint(1, 3), 16 * random.randint(1, 6)
+        rows, whole = images * high, (images, high, cols)
+    kind = random.choice((NARROW, NARROW, FULL)) if format is Format.ND else NARROW
+    shapes: dict[Over, tuple[int, ...]] = {"all": whole, "row": (rows,), "col": (cols,), "one": (1,)}
+
+    def stream(name: str, over: Over) -> Stream:
+        dtype = kind if over == "all" or random.random() < 0.7 else random.choice((FULL, NARROW))
+        return Stream(ref(name, shapes[over], format if over == "all" else Format.ND, dtype), over)
+
+    inputs = [stream("x", "all")]
+    inputs += [stream(f"z{n}", random.choice(("all", "row", "col", "one"))) for n in range(random.randint(0, 3))]
+    reduces = random.choice(("none", "none", "cols"))
+    results: list[Over] = ["all"] if reduces == "none" else random.choice([["row"], ["all"], ["all", "row"]])
+    outputs = [stream(f"y{number}", over) for number, over in enumerate(results)]
+    steps = [Step(random.choice(("vadd", "vmul", "vrelu")), kind) for _ in range(random.randint(1, 3))]
+    if reduces != "none":
+        steps.append(Step("vcadd", kind))
+    return VectorWork(rows, cols, tuple(steps), tuple(inputs), tuple(outputs), reduces)  # type: ignore[arg-type]
+
+
+@cache
+def stages(count: int = 90) -> tuple[tuple[VectorWork, SocSpec, Stage], ...]:
+    """Programs that say what they do; UB is small, so that there are several tiles, and cores have shares."""
+    random, found = Random(11), []
+    while len(found) < count:
+        work = random_work(random)
+        chip = load(random.choice(CHIPS))
+        few = random.choice((1, 2, 3))
+        more = {"vector_cores": few} if chip.split_cores else {}
+        soc = load(chip.name, {"ai_cores": few, "buffers.ub": random.choice((4, 8, 24)) << 10, **more})
+        work = replace(work, cores=random.choice(("worthwhile", "shares")))
+        try:
+            stage = lower_vector(work, soc, Expansion(soc, noted=True))
+        except CompileError as error:  # not even one row fits
+            assert "UB" in str(error), error
+            continue
+        if tells_all(stage):
+            found.append((work, soc, stage))
+    return tuple(found)
+
+
+def values(stream: Stream, random: np.random.Generator) -> Array:
+    return random.integers(0, 8, stream.ref.shape).astype(stream.ref.dtype.numpy)
+
+
+def in_rows(values: Array, stream: Stream, work: VectorWork) -> Array:
+    """A stream over the whole iteration space, row by row."""
+    if stream.over == "all":
+        channels_last = stream.ref.format is Format.NC1HWC0
+        whole = values.transpose(0, 2, 3, 1) if channels_last else values
+        return whole.reshape(work.rows, work.cols)
+    shape = {"row": (-1, 1), "col": (1, -1), "one": (1, 1)}[stream.over]
+    return np.broadcast_to(values.reshape(shape), (work.rows, work.cols))
+
+
+def sums(streams: Sequence[Array]) -> Array:
+    """What is computed on an element: each stream counts otherwise."""
+    return sum(weight * stream.astype(np.int64) for weight, stream in zip((1, 3, 9, 27), streams, strict=False))  # type: ignore[return-value]
+
+
+def place(row: Any, column: Any) -> Any:
+    """A number for a place in the iteration space."""
+    return row % 7 * 11 + column % 11
+
+
+def test_blocks_make_of_every_element_what_numpy_makes_of_the_whole() -> None:
+    random, seen = np.random.default_rng(0), set()
+    for work, soc, stage in stages():
+        inputs = {stream.ref.region: values(stream, random) for stream in work.inputs}
+        full = sums([in_rows(inputs[stream.ref.region], stream, work) for stream in work.inputs])
+        flat = all(stream.over in ("all", "one") for stream in work.inputs) and work.reduces == "none"
+        full = full + (0 if flat else place(*np.indices(full.shape)))
+        tiles = 0
+
+        def compute(kernel: Kernel, arrays: Sequence[Array]) -> Array:
+            nonlocal tiles
+            tiles += 1
+            parts = []
+            for part, array in zip(kernel.sources, arrays, strict=True):
+                if part.over == "all":
+                    parts.append(matrix_of(array).reshape(kernel.rows, -1))
+                    continue
+                assert len(array) == part.count
+                parts.append(array.reshape({"row": (-1, 1), "col": (1, -1), "one": (1, 1)}[part.over]))
+            rows, columns = np.indices(parts[0].shape)
+            made = sums(parts) + (0 if flat else place(rows + kernel.first[0], columns + kernel.first[1]))
+            if kernel.target.over == "row":
+                made = made.max(axis=1, keepdims=True)
+            assert made.shape == (kernel.rows, kernel.columns)
+            assert kernel.whole_rows == (work.reduces == "cols")
+            return like_box(made, kernel)
+
+        given = {
+            stream.ref.region: stored(inputs[stream.ref.region], stream.ref.format) for stream in work.inputs
+        }
+        made = {
+            stream.ref.region: stored(np.zeros(stream.ref.shape, stream.ref.dtype.numpy), stream.ref.format)
+            for stream in work.outputs
+        }
+        run(stage, soc, given, made, compute)
+        for stream in work.outputs:
+            found = logical(made[stream.ref.region], stream.ref.shape, stream.ref.format)
+            wanted = full.max(axis=1) if stream.over == "row" else full
+            np.testing.assert_array_equal(
+                found if stream.over == "row" else in_rows(found, stream, work), wanted, str(work)
+            )
+        blocks = sum(group.count for group in stage.groups)
+        seen |= {(work.inputs[0].ref.format, blocks > 1, tiles > blocks), *[one.over for one in work.inputs]}
+        seen |= {len(work.outputs), work.reduces, len(given["x"].shape) > 2 and given["x"].shape[0] > 1}
+    forms = {(format, True, True) for format in (Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ)}
+    assert forms | {"all", "row", "col", "one", 1, 2, "none", "cols", True} <= seen

@@ -1,0 +1,68 @@
+"""Blocks that say what they do to the byte, run on arrays, with arithmetic that the tests give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.isa.notes import Carry, Kernel, without_notes
+from ascendsim.lower.templates.stage import Stage
+from ascendsim.soc import SocSpec
+from ascendsim.tile.evaluate import GlobalMemory
+from ascendsim.tile.noted import NotedTask
+
+Array = NDArray[Any]
+Compute = Callable[[Kernel, Sequence[Array]], Array]
+
+
+def tells_all(stage: Stage) -> bool:
+    """Whether every instruction of every block says what it does, and every block where its share begins."""
+    return all(
+        len(group.origins) == group.count and not list(without_notes(group.block.body)) for group in stage.groups
+    )
+
+
+def run(stage: Stage, soc: SocSpec, given: Mapping[str, Array], made: Mapping[str, Array], compute: Compute) -> None:
+    """Runs all blocks of a stage; what a block reads of `made` before something was stored there is an error.
+
+    Args:
+        stage: Blocks with notes.
+        soc: The chip.
+        given: Regions that are read, as their formats store them.
+        made: Those that are written; they come back with what the blocks have stored, and -1 elsewhere.
+        compute: What the vector unit makes of the arrays in the boxes of a kernel's parts.
+    """
+    memory = GlobalMemory([*given.items(), *made.items()])
+    for name, array, defined in zip(memory.names, memory.arrays, memory.defined, strict=True):
+        if name in made:
+            array[...] = -1
+            defined[:] = 0
+    runner = NotedTask(soc, memory, compute, _nothing_is_carried)
+    for group in stage.groups:
+        for origin in group.origins:
+            runner.run(group.block, origin)
+    assert runner.timed > 0
+
+
+def _nothing_is_carried(carry: Carry) -> Sequence[Any]:
+    raise AssertionError(carry)
+
+
+def matrix_of(array: Array) -> Array:
+    """Rows and columns of a tile: of blocks of columns, or of rows as they are."""
+    if array.ndim < 3:
+        return array
+    blocks, rows, columns = array.shape
+    return np.stack([array[column // columns, :, column % columns] for column in range(blocks * columns)], 1)
+
+
+def like_box(matrix: Array, kernel: Kernel) -> Array:
+    """A matrix as the box of the kernel's target has it."""
+    counts = [count for count, _ in kernel.target.box.dims]
+    if len(counts) < 3:
+        return matrix.reshape(counts)
+    blocks, rows, columns = counts
+    return np.stack([matrix[:, block * columns : (block + 1) * columns] for block in range(blocks)])
