@@ -101,6 +101,7 @@ def verify(stages: Iterable[Stage], soc: SocSpec, limit: int = 3000) -> None:
             assert group.count >= 1
             check_block(group.block, soc)
             check_hazards(group.block, limit)
+            assert all(times > 0 for _, times in statements(group.block.body)), "a loop that never turns"
         accounted = Counter(
             {
                 (access.region, access.write): access.moved_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -248,3 +249,12 @@ def test_only_bytes_that_nothing_inside_a_piece_shares_are_taken_out_of_its_memo
     assert _outside(regions, homes) == [(0, 512)]
     del regions["inside"]
     assert sorted(_outside(regions, homes)) == [(0, 512), (512, 512)]
+
+
+def test_every_turn_of_a_loop_knows_the_nodes_of_the_model_it_comes_from() -> None:
+    """By these names reports are cut, and overflows are told."""
+    nodes = ran(MODELS["growing"], fusion="all").model.graph.nodes
+    named = Counter(name for node in nodes for name in node.origin.get("source_names", ()))
+    assert named["sigmoid"] == named["product"] == named["more"] == 4
+    inserted = [node for node in nodes if "source_names" not in node.origin]
+    assert {node.origin["inserted"] for node in inserted} == {"precision", "layout"}
