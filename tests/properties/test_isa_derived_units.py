@@ -69,7 +69,9 @@ def test_a_box_spans_the_bytes_that_it_names_and_knows_whether_there_are_gaps() 
 
 
 def test_operands_go_to_their_places_results_first() -> None:
-    effect = Effect("select", writes=(ub(F16, row(8, F16)),), reads=(ub(S8, row(1, S8)), ub(F32, row(8, F32))))
+    effect = Effect(
+        "select", writes=(ub(F16, row(8, F16)),), reads=(ub(S8, row(1, S8)), ub(F32, row(8, F32)))
+    )
     moved = effect.at((Affine(64), Affine(32), Affine(512)))
     assert [box.offset.base for box in moved.boxes] == [64, 32, 512]
     assert [box.dtype for box in moved.writes] == [F16]
@@ -80,7 +82,12 @@ def test_operands_go_to_their_places_results_first() -> None:
 
 def test_parameters_of_an_effect_are_found_by_name() -> None:
     effect = Effect("mmad", parameters=(("k", 7), ("m", 0)))
-    assert [effect.parameter("k"), effect.parameter("m", 5), effect.parameter("n"), effect.parameter("n", 5)] == [
+    assert [
+        effect.parameter("k"),
+        effect.parameter("m", 5),
+        effect.parameter("n"),
+        effect.parameter("n", 5),
+    ] == [
         7,
         0,
         0,
@@ -88,7 +95,9 @@ def test_parameters_of_an_effect_are_found_by_name() -> None:
     ]
 
 
-@pytest.mark.parametrize(("lanes", "dtype"), [(64, F32), (40, F32), (128, F16), (100, F16), (3, F16), (16, S8)])
+@pytest.mark.parametrize(
+    ("lanes", "dtype"), [(64, F32), (40, F32), (128, F16), (100, F16), (3, F16), (16, S8)]
+)
 def test_repeats_hold_their_lanes_in_blocks(lanes: int, dtype: DType) -> None:
     """Two repeats, blocks one apart: the first bytes of both hold the lanes one after the other."""
     box = ub(dtype, repeats(2, 1, 8, dtype, lanes))
@@ -125,7 +134,9 @@ def test_pieces_are_as_long_as_the_bytes_are_without_gaps() -> None:
     assert several > 40
 
 
-@pytest.mark.parametrize(("to", "of"), [((4, 32), (3, 32)), ((4, 32), (3, 64)), ((1, 64), (1, 32)), ((1, 32), (2, 32))])
+@pytest.mark.parametrize(
+    ("to", "of"), [((4, 32), (3, 32)), ((4, 32), (3, 64)), ((1, 64), (1, 32)), ((1, 32), (2, 32))]
+)
 def test_a_transfer_gives_what_it_takes(to: tuple[int, int], of: tuple[int, int]) -> None:
     target, source = (((count, 512), (size, 1)) for count, size in (to, of))
     effect = Effect(
@@ -136,7 +147,9 @@ def test_a_transfer_gives_what_it_takes(to: tuple[int, int], of: tuple[int, int]
     if to[0] * to[1] == of[0] * of[1]:
         assert bursts(effect)[0] == max(to[0], of[0])
         return
-    with pytest.raises(CompileError, match=f"as many bytes as it gives, not {of[0] * of[1]} and {to[0] * to[1]}"):
+    with pytest.raises(
+        CompileError, match=f"as many bytes as it gives, not {of[0] * of[1]} and {to[0] * to[1]}"
+    ):
         bursts(effect)
 
 
@@ -180,7 +193,12 @@ def test_load3d_takes_as_long_as_its_widest_fractal_spans_rows() -> None:
     random, seen = Random(5), set()
     for _ in range(150):
         width, start, count = random.randint(1, 40), random.randint(0, 60), 16 * random.randint(1, 5)
-        numbers = {"output_width": width, "m_start": start, "m_count": count, "stride_w": random.choice((1, 2))}
+        numbers = {
+            "output_width": width,
+            "m_start": start,
+            "m_count": count,
+            "stride_w": random.choice((1, 2)),
+        }
         effect = Effect(
             "load3d",
             writes=(Box(Buffer.L0A, "to", F16, row(count * 16, F16)),),
@@ -189,7 +207,9 @@ def test_load3d_takes_as_long_as_its_widest_fractal_spans_rows() -> None:
         )
         load = derived(effect, Pipe.MTE1)
         assert isinstance(load, Img2Col)
-        spans = [len({place // width for place in range(at, at + 16)}) for at in range(start, start + count, 16)]
+        spans = [
+            len({place // width for place in range(at, at + 16)}) for at in range(start, start + count, 16)
+        ]
         assert (load.input_rows, load.stride_w) == (max(spans), numbers["stride_w"])
         assert (load.bytes, load.dst.name, load.src.name) == (count * 32, "to", "of")
         seen.add(load.input_rows)
@@ -243,7 +263,9 @@ def test_fixpipe_takes_whole_fractals_of_every_matrix() -> None:
     """Its time goes by what it takes out of L0C: 20 columns are two fractals wide."""
     target = Box(Buffer.GM, "y", F16, ((3, 40 * 7), (7, 40), (20, 2)), Affine(0))
     numbers = (("m", 7), ("n", 20), ("rows", 1))
-    made = derived(Effect("fixpipe", writes=(target,), reads=(fractals(7, 2, 3),), parameters=numbers), Pipe.FIX)
+    made = derived(
+        Effect("fixpipe", writes=(target,), reads=(fractals(7, 2, 3),), parameters=numbers), Pipe.FIX
+    )
     assert isinstance(made, Move)
     assert made.src.bytes == 3 * 7 * 32 * 4
     assert (made.bursts, made.burst_bytes, made.dst_stride) == (21, 40, 40)
@@ -268,7 +290,9 @@ def test_rows_off_a_transaction_are_not_aligned_whichever_of_start_trip_and_step
 
 def test_the_vector_unit_of_coupled_cores_fetches_elements() -> None:
     numbers = (("m", 16), ("n", 32))
-    effect = Effect("fixpipe", "", "l0c_to_ub", (ub(F16, row(512, F16), 64),), (fractals(16, 2),), parameters=numbers)
+    effect = Effect(
+        "fixpipe", "", "l0c_to_ub", (ub(F16, row(512, F16), 64),), (fractals(16, 2),), parameters=numbers
+    )
     made = derived(effect)
     assert isinstance(made, Vector)
     assert (made.op, made.dtype, made.elements) == ("l0c_to_ub", "float32", 512)

@@ -65,7 +65,7 @@ def random_stages(count: int, seed: int, strips: bool) -> Iterator[Made]:
 
 @cache
 def stages() -> tuple[Made, ...]:
-    return (*random_stages(70, 21, strips=False), *random_stages(40, 22, strips=True))
+    return (*random_stages(50, 21, strips=False), *random_stages(25, 22, strips=True))
 
 
 def operands(work: CubeWork, random: np.random.Generator) -> dict[str, Array]:
@@ -147,14 +147,22 @@ def checked(made: Made, random: np.random.Generator) -> list[tuple[str, ...]]:
                 continue
             line = np.zeros(part.count)  # zeros behind the last value of a tensor
             line[: len(array)] = array
-            total += WEIGHTS[part.region] * line.reshape({"row": (-1, 1), "col": (1, -1), "one": (1, 1)}[part.over])
+            total += WEIGHTS[part.region] * line.reshape(
+                {"row": (-1, 1), "col": (1, -1), "one": (1, 1)}[part.over]
+            )
         return like_box(total + (np.arange(kernel.columns) + kernel.first[1]) % 5, kernel)
 
     refs = [work.out, *(side.ref for side in work.side_outputs)]
     held = {
         name: stored(
             array,
-            work.b.format if name == "b" else work.a.format if name == "a" else work.out.format if name == "e_all" else Format.ND,
+            work.b.format
+            if name == "b"
+            else work.a.format
+            if name == "a"
+            else work.out.format
+            if name == "e_all"
+            else Format.ND,
             Filters(work.batch, work.conv.channels, work.n) if work.conv and name == "b" else None,
         )
         for name, array in given.items()
@@ -186,6 +194,8 @@ def test_blocks_make_the_products_and_convolutions_that_numpy_makes() -> None:
         seen |= {(kind, "bias") for _ in range(work.bias is not None)}
         seen |= {(kind, "batch") for _ in range(work.batch > 1)}
         seen |= {("turned", work.transpose_a, work.transpose_b) for _ in range(work.conv is None)}
-    kinds = {(kind, bool_) for kind in ("strips", "conv", "matmul") for bool_ in (False, True, "bias", "batch")}
+    kinds = {
+        (kind, bool_) for kind in ("strips", "conv", "matmul") for bool_ in (False, True, "bias", "batch")
+    }
     turned = {("turned", one, other) for one in (False, True) for other in (False, True)}
     assert kinds | turned | {"all", "row", "col", "one"} <= seen

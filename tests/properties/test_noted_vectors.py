@@ -53,7 +53,9 @@ def random_work(random: Random) -> VectorWork:
         return Stream(ref(name, shapes[over], format if over == "all" else Format.ND, dtype), over)
 
     inputs = [stream("x", "all")]
-    inputs += [stream(f"z{n}", random.choice(("all", "row", "col", "one"))) for n in range(random.randint(0, 3))]
+    inputs += [
+        stream(f"z{n}", random.choice(("all", "row", "col", "one"))) for n in range(random.randint(0, 3))
+    ]
     reduces = random.choice(("none", "none", "cols"))
     results: list[Over] = ["all"] if reduces == "none" else random.choice([["row"], ["all"], ["all", "row"]])
     outputs = [stream(f"y{number}", over) for number, over in enumerate(results)]
@@ -64,7 +66,7 @@ def random_work(random: Random) -> VectorWork:
 
 
 @cache
-def stages(count: int = 90) -> tuple[tuple[VectorWork, SocSpec, Stage], ...]:
+def stages(count: int = 60) -> tuple[tuple[VectorWork, SocSpec, Stage], ...]:
     """Programs that say what they do; UB is small, so that there are several tiles, and cores have shares."""
     random, found = Random(11), []
     while len(found) < count:
@@ -100,7 +102,9 @@ def in_rows(values: Array, stream: Stream, work: VectorWork) -> Array:
 
 def sums(streams: Sequence[Array]) -> Array:
     """What is computed on an element: each stream counts otherwise."""
-    return sum(weight * stream.astype(np.int64) for weight, stream in zip((1, 3, 9, 27), streams, strict=False))  # type: ignore[return-value]
+    return sum(
+        weight * stream.astype(np.int64) for weight, stream in zip((1, 3, 9, 27), streams, strict=False)
+    )  # type: ignore[return-value]
 
 
 def place(row: Any, column: Any) -> Any:

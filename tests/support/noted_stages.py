@@ -21,11 +21,14 @@ Compute = Callable[[Kernel, Sequence[Array]], Array]
 def tells_all(stage: Stage) -> bool:
     """Whether every instruction of every block says what it does, and every block where its share begins."""
     return all(
-        len(group.origins) == group.count and not list(without_notes(group.block.body)) for group in stage.groups
+        len(group.origins) == group.count and not list(without_notes(group.block.body))
+        for group in stage.groups
     )
 
 
-def run(stage: Stage, soc: SocSpec, given: Mapping[str, Array], made: Mapping[str, Array], compute: Compute) -> None:
+def run(
+    stage: Stage, soc: SocSpec, given: Mapping[str, Array], made: Mapping[str, Array], compute: Compute
+) -> None:
     """Runs all blocks of a stage; what a block reads of `made` before something was stored there is an error.
 
     Args:

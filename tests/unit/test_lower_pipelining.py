@@ -35,7 +35,9 @@ def written(parts: Sequence[Piece], steps: int) -> tuple[list[tuple[str, int]], 
     pipelined(b, parts, "k", steps, loads, computes)
     body = b.build().body
     ran = [
-        ("load", item.src.offset.at(at)) if isinstance(item, Move) else ("compute", item.srcs[0].offset.at(at))
+        ("load", item.src.offset.at(at))
+        if isinstance(item, Move)
+        else ("compute", item.srcs[0].offset.at(at))
         for item, at in in_order(body)
         if isinstance(item, Move | Scalar)
     ]
