@@ -17,6 +17,7 @@ from ascendsim.lower.templates.attention import units_of
 from ascendsim.opset.attention import Band, EqualHeads
 from ascendsim.opset.work import AttentionWork
 from ascendsim.soc import load
+from tests.support.lowering import loops
 
 CAUSAL = {"sparse_mode": 2}
 
@@ -191,6 +192,7 @@ def test_programs_keep_to_buffers_regions_and_order(sizes: tuple[int, ...], size
     check_program(program, load("Ascend910B3"))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+        assert all(loop.trips > 1 for loop in loops(group.block.body))
 
 
 def test_scratch_memory_stays_in_a_small_l2() -> None:
