@@ -3,6 +3,7 @@ counting by hand and element by element."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -122,7 +123,7 @@ def test_pieces_are_as_long_as_the_bytes_are_without_gaps() -> None:
         box = Box(Buffer.GM, "x", F16, dims)
         found = addresses(box, 0)
         starts = [byte for number, byte in enumerate(found) if number == 0 or found[number - 1] != byte - 1]
-        even = {second - first for first, second in zip(starts, starts[1:], strict=False)}
+        even = {second - first for first, second in pairwise(starts)}
         if len(even) > 1:
             with pytest.raises(CompileError, match="takes pieces at equal distances"):
                 pieces(box)
@@ -321,7 +322,7 @@ def in_repeats(dtype: DType, times: int, at: int = 0, stride: int = 1) -> Box:
         ("vector", (in_repeats(BF16, 2), in_repeats(BF16, 2)), (), "float16", 256),
         # reductions and comparisons go by what they read
         ("reduce", (ub(F32, row(1, F32)), in_repeats(F16, 4)), (), "float16", 512),
-        ("compare", (ub(F32, row(1, F32)), ub(F16, row(64, F16)), in_repeats(F32, 2)), (("by", 1),), "float32", 128),
+        ("compare", (ub(S8, row(1, S8)), ub(F16, row(9, F16)), in_repeats(F32, 2)), (("by", 1),), "float32", 128),
         # or by what it says itself
         ("transpose", (in_repeats(F16, 1), in_repeats(F16, 1)), (("elements", 777),), "float16", 777),
     ],
@@ -350,7 +351,7 @@ def test_vector_instructions_go_by_their_widest_operand(
         # a repeat has eight blocks, however long the row is
         ((ub(S8, row(4096, S8)), ub(S8, row(32, S8), 0x10100)), ub(S8, row(32, S8), 0x20400), 0, False),
         # what lies in other buffers has no bank
-        ((in_repeats(F16, 1), Box(Buffer.L0C, "c", F32, row(64, F32))), in_repeats(F16, 1, 0x20100), 0, False),
+        ((in_repeats(F16, 1), Box(Buffer.L0C, "", F32, row(64, F32))), in_repeats(F16, 1, 0x20100), 0, False),
         # a result in the bank of a source that begins in another group
         ((in_repeats(F16, 1),), in_repeats(F16, 1, 0x20), 0, True),
         ((in_repeats(F16, 1),), in_repeats(F16, 1), 0, False),

@@ -35,7 +35,7 @@ def kept(rates: Rates, *names: str) -> Rates:
 
 
 def test_what_a_core_does_at_least_is_its_score_if_instructions_follow_at_once() -> None:
-    """And memory is free, whichever pipe is the slowest one; a bias that waits for the way out comes on top."""
+    """And memory is free, whichever pipe is slowest; a bias that waits for the way out comes on top."""
     waiting = 0
     for product, rates, tiling in some():
         core = kept(rates, *CORE)

@@ -56,7 +56,8 @@ def random_stages(count: int, seed: int, strips: bool) -> Iterator[Made]:
         try:
             stage = cube_stage(work, product, tiling, soc, Expansion(soc, noted=True))
         except CompileError as error:  # the operands of the epilogue do not fit beside so large a tile
-            assert "UB" in str(error), error
+            if "UB" not in str(error):
+                raise
             continue
         if tells_all(stage):
             made += 1

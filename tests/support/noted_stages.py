@@ -58,7 +58,7 @@ def matrix_of(array: Array) -> Array:
     """Rows and columns of a tile: of blocks of columns, or of rows as they are."""
     if array.ndim < 3:
         return array
-    blocks, rows, columns = array.shape
+    blocks, _, columns = array.shape
     return np.stack([array[column // columns, :, column % columns] for column in range(blocks * columns)], 1)
 
 
@@ -67,5 +67,5 @@ def like_box(matrix: Array, kernel: Kernel) -> Array:
     counts = [count for count, _ in kernel.target.box.dims]
     if len(counts) < 3:
         return matrix.reshape(counts)
-    blocks, rows, columns = counts
+    blocks, _, columns = counts
     return np.stack([matrix[:, block * columns : (block + 1) * columns] for block in range(blocks)])

@@ -1,4 +1,4 @@
-"""Loads that run ahead of the Cube: the order that runs, written out, and how often each load's loop turns."""
+"""Loads that run ahead of the Cube: the order that runs, written out, and how often the loops turn."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Node
-from ascendsim.opset.work import Copy, MoveWork
 from ascendsim.ops import default_opset
+from ascendsim.opset.work import Copy, MoveWork
 from ascendsim.runtime.tile_moves import is_carried
 from tests.support.lowering import ref
 
