@@ -322,7 +322,7 @@ def in_repeats(dtype: DType, times: int, at: int = 0, stride: int = 1) -> Box:
         ("vector", (in_repeats(BF16, 2), in_repeats(BF16, 2)), (), "float16", 256),
         # reductions and comparisons go by what they read
         ("reduce", (ub(F32, row(1, F32)), in_repeats(F16, 4)), (), "float16", 512),
-        ("compare", (ub(S8, row(1, S8)), ub(F16, row(9, F16)), in_repeats(F32, 2)), (("by", 1),), "float32", 128),
+        ("compare", (ub(S8, ()), in_repeats(F16, 1), in_repeats(F32, 2)), (("by", 1),), "float32", 128),
         # or by what it says itself
         ("transpose", (in_repeats(F16, 1), in_repeats(F16, 1)), (("elements", 777),), "float16", 777),
     ],
