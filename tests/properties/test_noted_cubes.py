@@ -28,7 +28,7 @@ from ascendsim.lower.templates.width_tiles import strip_views
 from ascendsim.opset.work import CubeWork
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import SocSpec, load
-from tests.support.noted_stages import like_box, matrix_of, run, tells_all
+from tests.support.noted_stages import like_box, matrix_of, run, tells_all, transfers_of
 from tests.support.random_cubes import CHIPS, convolution, matmul, with_epilogue
 
 Array = NDArray[Any]
@@ -200,3 +200,21 @@ def test_blocks_make_the_products_and_convolutions_that_numpy_makes() -> None:
     }
     turned = {("turned", one, other) for one in (False, True) for other in (False, True)}
     assert kinds | turned | {"all", "row", "col", "one"} <= seen
+
+
+def test_what_is_timed_are_the_bytes_that_are_told() -> None:
+    """Results to the byte, operands from their first byte on. Rows of a map are left out: those of the run
+    that needs most are timed, those of each run told."""
+    seen = set()
+    for work, _, tiling, stage in stages():
+        kind = "strips" if tiling.columns else "conv" if work.conv else "matmul"
+        for region, write, timed, told in transfers_of(stage):
+            if region == "a" and work.conv is not None:
+                continue
+            assert timed[0] <= told[0] < timed[1], (region, work, tiling)
+            assert told[1] <= timed[1] or (not write and timed[0] == told[0]), (region, work, tiling)
+            if kind != "strips":
+                assert timed[0] == told[0], (region, work, tiling)
+            seen.add((kind, region))
+    assert {(kind, region) for kind in ("strips", "conv", "matmul") for region in ("b", "c", "bias")} <= seen
+    assert {region for _, region in seen} >= {"a", "side", "e_all", "e_row", "e_col", "e_one"}

@@ -26,7 +26,7 @@ from ascendsim.opset.work import Over, Step, Stream, VectorWork
 from ascendsim.runtime.storage import logical, stored
 from ascendsim.soc import SocSpec, load
 from tests.support.lowering import ref
-from tests.support.noted_stages import like_box, matrix_of, run, tells_all
+from tests.support.noted_stages import like_box, matrix_of, run, tells_all, transfers_of
 
 Array = NDArray[Any]
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
@@ -174,3 +174,18 @@ def test_blocks_make_of_every_element_what_numpy_makes_of_the_whole() -> None:
         seen |= {len(work.outputs), work.reduces, len(given["x"].shape) > 2 and given["x"].shape[0] > 1}
     forms = {(format, True, True) for format in (Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ)}
     assert forms | {"all", "row", "col", "one", 1, 2, "none", "cols"} <= seen
+
+
+def test_what_is_timed_are_the_bytes_that_are_told() -> None:
+    """But in several maps or matrices in blocks, which are timed as if they were one."""
+    seen = set()
+    for work, _, stage in stages():
+        whole = work.inputs[0].ref
+        if whole.format is not Format.ND and whole.shape[0] > 1 and len(whole.shape) > 2:
+            continue
+        overs = {stream.ref.region: stream.over for stream in (*work.inputs, *work.outputs)}
+        for region, _, timed, told in transfers_of(stage):
+            assert timed[0] <= told[0] < told[1] <= timed[1], (region, timed, told, work)
+            seen |= {(whole.format, timed == told), overs[region]}
+    forms = {(format, True) for format in (Format.ND, Format.NC1HWC0, Format.FRACTAL_NZ)}
+    assert forms | {"all", "row", "col", "one"} <= seen

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim.isa.notes import Carry, Kernel, without_notes
+from ascendsim.isa.instructions import Buffer, Mmad, Move
+from ascendsim.isa.notes import Carry, Frame, Kernel, Row, without_notes, works
+from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.soc import SocSpec
 from ascendsim.tile.evaluate import GlobalMemory
@@ -52,6 +54,39 @@ def run(
 
 def _nothing_is_carried(carry: Carry) -> Sequence[Any]:
     raise AssertionError(carry)
+
+
+class Transfer(NamedTuple):
+    """Bytes of a region that an instruction moves: as it is timed, and as its effect says."""
+
+    region: str
+    write: bool
+    timed: tuple[int, int]
+    told: tuple[int, int]
+
+
+def transfers_of(stage: Stage) -> Iterator[Transfer]:
+    """Of a stage of one block, whose offsets are those of the tensors; none of others."""
+    if sum(group.count for group in stage.groups) > 1:
+        return
+    (group,) = stage.groups
+    for one, variables in in_order(group.block.body, dict(group.origins[0])):
+        if not works(one):
+            continue
+        reads = 3 if isinstance(one, Mmad) else len(getattr(one, "srcs", (0,)))
+        items = one.effect(Frame(variables, 0, (0,) * reads))  # type: ignore[union-attr, operator]
+        if not isinstance(one, Move):
+            continue
+        for item in items:
+            for box, address in (
+                zip(item.effect.boxes, item.addresses, strict=True) if isinstance(item, Row) else ()
+            ):
+                if box.buffer is Buffer.GM:
+                    write = one.dst.buffer is Buffer.GM
+                    side, stride = (one.dst, one.dst_stride) if write else (one.src, one.src_stride)
+                    start, low, high = side.offset.at(variables), *box.span
+                    end = start + (one.bursts - 1) * (stride or one.burst_bytes) + one.burst_bytes
+                    yield Transfer(box.name, write, (start, end), (address + low, address + high))
 
 
 def matrix_of(array: Array) -> Array:
