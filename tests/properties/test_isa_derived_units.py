@@ -154,6 +154,13 @@ def test_a_transfer_gives_what_it_takes(to: tuple[int, int], of: tuple[int, int]
         bursts(effect)
 
 
+@pytest.mark.parametrize(("to", "of"), [((4, 24), (3, 32)), ((3, 32), (4, 24))])
+def test_pieces_of_one_side_are_parts_of_those_of_the_other(to: tuple[int, int], of: tuple[int, int]) -> None:
+    target, source = (Box(Buffer.GM, "x", DType.UINT8, ((count, 512), (size, 1))) for count, size in (to, of))
+    with pytest.raises(CompileError, match="not 96 and 96"):
+        bursts(Effect("copy", writes=(target,), reads=(source,)))
+
+
 def test_rows_that_are_padded_on_the_way_stay_apart() -> None:
     """Three rows of 20 B without a gap in global memory, 32 B apart in UB."""
     effect = Effect(
