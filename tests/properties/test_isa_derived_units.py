@@ -24,6 +24,7 @@ from ascendsim.isa.instructions import (
     Scalar,
     Vector,
 )
+from ascendsim.lower.templates.effects import product
 from tests.properties.test_isa_derived import addresses
 from tests.support.toy_soc import TOY, toy
 
@@ -236,6 +237,19 @@ def test_mmad_has_its_operands_in_order(dtype: DType, fresh: int, bias: bool) ->
     assert (made.m, made.k, made.n, made.dtype, made.accumulate) == (7, 40, 24, dtype.value, not fresh)
     assert [made.dst.name, made.a.name, made.b.name] == ["L0C", "L0A", "L0B"]
     assert (made.bias.name if made.bias else None) == ("BT" if bias else None)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "sums"), [(F16, 16, F32), (F32, 8, F32), (S8, 32, DType.INT32), (BF16, 16, F32)]
+)
+def test_a_product_reads_whole_fractals_and_a_bias_a_column(dtype: DType, depth: int, sums: DType) -> None:
+    """20 x 50 of k = 100: two by four blocks of 16 x 16 sums, and fractals of 512 B, 32 B of k wide."""
+    effect = product(dtype, 20, 100, 50, False, True)
+    deep = -(-100 // depth)
+    assert [box.bytes for box in effect.boxes] == [2 * 4 * 1024, 2 * deep * 512, 4 * deep * 512, 50 * 4]
+    assert [box.dtype for box in effect.boxes] == [sums, dtype, dtype, sums]
+    assert [box.buffer for box in effect.boxes] == [Buffer.L0C, Buffer.L0A, Buffer.L0B, Buffer.BT]
+    assert len(product(dtype, 20, 100, 50, True, False).reads) == 2
 
 
 def fractals(rows: int, blocks: int, matrices: int = 1) -> Box:
