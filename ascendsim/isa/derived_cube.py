@@ -122,7 +122,9 @@ def fixpipe(effect: Effect, pipe: Pipe, place: Place) -> Move | Vector:
         length,
         kind="fixpipe",
         dst_stride=step if number > 1 else 0,
-        aligned=target.buffer is not Buffer.GM or on_boundary(target),
+        # rows of a block of columns follow one another without gaps: only where the block begins counts
+        aligned=target.buffer is not Buffer.GM
+        or on_boundary(replace(target, dims=(*target.dims[:2], target.dims[-1]))),
         atomic=ATOMICS[effect.parameter("atomic")],
         effect=effect,
     )

@@ -255,7 +255,4 @@ def _converted(values: Array, dtype: np.dtype[Any]) -> Array:
     ):
         limit = np.finfo(dtype).max
         values = np.clip(values, -values.dtype.type(limit), values.dtype.type(limit))
-    if values.dtype == np.float32 and dtype == np.float16:
-        return finish(values, dtype)
-    with np.errstate(over="ignore"):
-        return np.asarray(values.astype(dtype))
+    return finish(values, dtype)

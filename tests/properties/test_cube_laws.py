@@ -16,6 +16,7 @@ from ascendsim.lower.templates.bias import BROADCAST, has_table
 from ascendsim.opset.work import ConvGeometry
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
+from tests.support.lowering import loops
 from tests.support.random_cubes import CubeProgram, cube_programs, strip_programs
 
 RESULTS = ("c", "side", "total")
@@ -37,6 +38,7 @@ def moved(made: CubeProgram, region: str) -> tuple[int, int]:
 def test_programs_are_sound() -> None:
     for made in programs():
         check_block(made.block, made.soc)
+        assert all(loop.trips > 1 for loop in loops(made.block.body))
         assert not has_race(replace(made.block, body=few_trips(made.block.body))), made
 
 

@@ -133,3 +133,12 @@ def test_live_bytes_are_those_of_pieces_used_before_and_after(board: Board) -> N
             for piece in board.pieces
         ]
         assert live == sum(size for size, there in zip(board.sizes.tolist(), alive, strict=True) if there)
+
+
+@pytest.mark.parametrize("streams", [[], [0], [0, 1], [1, 0, 1]])
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_nothing_to_place_takes_no_memory(planner: str, streams: list[int]) -> None:
+    board = Board((), TaskOrder(streams, [[] for _ in streams]))
+    offsets, end = PLANNERS[planner](board)
+    assert (len(offsets), end, board.lower_bound()) == (0, 0, 0)
+    assert board.live_bytes().tolist() == [0] * len(streams)

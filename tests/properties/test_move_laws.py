@@ -35,7 +35,7 @@ from ascendsim.opset.work import (
 from ascendsim.soc import SocSpec, load
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
-from tests.support.lowering import executed, matmul, moved, ref
+from tests.support.lowering import executed, loops, matmul, moved, ref
 
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
 WHOLE = 10**9  # a burst as long as the tensor
@@ -80,6 +80,7 @@ def movements() -> tuple[Moving, ...]:
 def test_programs_are_sound() -> None:
     for made in movements():
         check_block(made.block, made.soc)
+        assert all(loop.trips > 1 for loop in loops(made.block.body))
         assert not has_race(replace(made.block, body=few_trips(made.block.body))), made.work
 
 

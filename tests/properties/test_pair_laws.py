@@ -22,7 +22,7 @@ from ascendsim.opset.work import CubePair, CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
-from tests.support.lowering import convolution, ref
+from tests.support.lowering import convolution, loops, ref
 
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A")
 
@@ -67,6 +67,7 @@ def test_programs_are_sound() -> None:
     for soc, work, stage in pairs():
         (group,) = stage.groups
         check_block(group.block, soc)
+        assert all(loop.trips > 1 for loop in loops(group.block.body))
         assert not has_race(replace(group.block, body=few_trips(group.block.body))), work
 
 

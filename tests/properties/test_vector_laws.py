@@ -22,6 +22,7 @@ from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.soc import load
 from tests.support.coverage import length, on_chip, transfers, union
 from tests.support.flags import few_trips, has_race
+from tests.support.lowering import loops
 from tests.support.random_vectors import VectorProgram, vector_programs
 
 
@@ -34,6 +35,7 @@ def moved(made: VectorProgram, region: str) -> tuple[int, int]:
 def test_programs_are_sound() -> None:
     for made in vector_programs():
         check_block(made.block, made.soc)
+        assert all(loop.trips > 1 for loop in loops(made.block.body))
         assert not has_race(replace(made.block, body=few_trips(made.block.body))), made.work
 
 

@@ -3,10 +3,12 @@ program's allocations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Allocation, Buffer
@@ -14,8 +16,10 @@ from ascendsim.lower.templates.cube import cube_stage, product_of
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import candidates
-from ascendsim.opset.work import CubeWork
+from ascendsim.opset.work import CubeWork, SideOutput, Step, Stream
 from ascendsim.soc import load
+from tests.support.coverage import transfers, union
+from tests.support.lowering import convolution
 from tests.support.random_cubes import matmul, with_epilogue
 
 COUPLED = ("Ascend310", "Ascend310P3", "Ascend910A")
@@ -61,3 +65,25 @@ def test_a_tile_leaves_in_as_few_pieces_as_fit(chip: str) -> None:
             assert taken + more > size - SPARE, (chip, size, str(work), tiling)
     assert cut > 6
     assert refused > 0
+
+
+def test_operands_and_stored_values_of_other_widths_go_image_by_image() -> None:
+    """Each byte of each image once, however wide an element is beside one of the result."""
+    soc = load("Ascend310", {"ai_cores": 1})
+    plain = convolution(16, 9, 32, 3, images=3)
+    wide, side = (
+        replace(plain.out, region=name, dtype=DType.FLOAT32, bytes=2 * plain.out.bytes)
+        for name in ("wide", "side")
+    )
+    steps = (Step("vadd"), Step("vrelu"))
+    work = replace(
+        plain, epilogue=steps, epilogue_inputs=(Stream(wide),), side_outputs=(SideOutput(side, 1),)
+    )
+    product = product_of(work, soc)
+    tilings = list(candidates(product, rates_of(soc, work.dtype.value), 1))
+    for tiling in (tilings[0], tilings[-1]):
+        (group,) = cube_stage(work, product, tiling, soc, Expansion(soc)).groups
+        for ref, write in ((wide, False), (side, True), (plain.out, True)):
+            spans = transfers(group.block, ref.region, write)
+            assert union(spans) == [(0, ref.bytes)], (ref.region, tiling)
+            assert int((spans[:, 1] - spans[:, 0]).sum()) == ref.bytes

@@ -61,6 +61,14 @@ def statements(body: Iterable[Statement], times: int = 1) -> Iterator[tuple[Stat
             yield item, times
 
 
+def loops(body: Iterable[Statement]) -> Iterator[Loop]:
+    """Every loop of a program's text."""
+    for item in body:
+        if isinstance(item, Loop):
+            yield item
+            yield from loops(item.body)
+
+
 def executed(stages: Iterable[Stage]) -> Iterator[tuple[Statement, int]]:
     """Every instruction of all blocks with the number of times that it runs."""
     for stage in stages:
@@ -101,6 +109,7 @@ def verify(stages: Iterable[Stage], soc: SocSpec, limit: int = 3000) -> None:
             assert group.count >= 1
             check_block(group.block, soc)
             check_hazards(group.block, limit)
+            assert all(loop.trips > 1 for loop in loops(group.block.body)), "a loop that does not turn"
         accounted = Counter(
             {
                 (access.region, access.write): access.moved_bytes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -248,3 +250,25 @@ def test_only_bytes_that_nothing_inside_a_piece_shares_are_taken_out_of_its_memo
     assert _outside(regions, homes) == [(0, 512)]
     del regions["inside"]
     assert sorted(_outside(regions, homes)) == [(0, 512), (512, 512)]
+
+
+def test_what_an_input_shares_a_byte_with_keeps_it_in_the_memory_of_its_piece() -> None:
+    """Before it, behind it or around it; counted byte by byte."""
+    random, seen = Random(4), Counter[bool]()
+    for _ in range(200):
+        spans = [(512 * random.randrange(12), random.randint(1, 1600)) for _ in range(random.randint(2, 5))]
+        regions = {f"r{at}": Region(f"r{at}", *span, "activation") for at, span in enumerate(spans)}
+        inside = {byte for start, size in spans[1:] for byte in range(start, start + size)}
+        free = inside.isdisjoint(range(spans[0][0], sum(spans[0])))
+        room = (spans[0][0], -(-spans[0][1] // 512) * 512)
+        assert _outside(regions, {"r0": "buffer"}) == ([room] if free else [])
+        seen[free] += 1
+    assert min(seen.values()) > 30
+
+
+def test_every_turn_of_a_loop_knows_the_nodes_of_the_model_it_comes_from() -> None:
+    """By these names reports are cut, and overflows are told."""
+    nodes = ran(MODELS["growing"], fusion="all").model.graph.nodes
+    named = Counter(name for node in nodes for name in node.origin.get("source_names", ()))
+    assert named["sigmoid"] == named["product"] == named["more"] == 4
+    assert {"precision", "layout"} <= {node.origin.get("inserted") for node in nodes}

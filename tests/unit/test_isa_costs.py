@@ -320,7 +320,7 @@ def test_stores_and_chips_without_the_figure_know_no_requests() -> None:
     load = cost(move(Pipe.MTE2, Buffer.GM, Buffer.UB, 64, 128, src_stride=4096), TOY).link
     for link in (store, load):
         assert link is not None
-        assert link.request_bytes_per_cycle is None
+        assert (link.request_bytes_per_cycle, link.waiting) == (None, None)
         assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(64 * 128 / 64)
 
 

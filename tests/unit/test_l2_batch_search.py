@@ -210,3 +210,26 @@ def test_a_cut_must_pay_one_percent(
         lambda _, first, end, batch: 100.0 if batch == 8 else seconds if batch == 4 else 200.0,
     )
     assert [block.batch for block in searcher([256, 256], 1).run()] == batches
+
+
+def test_what_is_free_in_l2_is_what_the_most_tensors_at_a_time_leave() -> None:
+    """Inside a run, tensors live from the task that makes them to the last that reads them; those of its ends
+    live through all passes, with the whole batch."""
+    random, crowded = Random(6), 0
+    for _ in range(60):
+        sizes = [random.choice((8, 32, 64, 128, 256)) for _ in range(random.randint(3, 8))]
+        first = random.randrange(len(sizes) - 2)
+        end, batch = random.randint(first + 1, len(sizes) - 1), random.choice((1, 2, 4, 8))
+        near, free = searcher(sizes, 1)._placed(first, end, batch)
+        inner = {f"x{number}" for number in range(first + 1, end)}
+        ends = {f"x{number}" for number in (first, end) if 0 < number < len(sizes) - 1}
+        assert near <= inner | ends
+        size = {f"x{number}": sizes[number] * KIB for number in range(len(sizes))}
+        staying = 8 * sum(size[name] for name in near & ends)
+        at_once = [
+            batch * sum(size[name] for name in near & inner & {f"x{unit}", f"x{unit + 1}"})
+            for unit in range(first, end)
+        ]
+        assert free == L2 - staying - max(at_once) >= 0
+        crowded += near < inner | ends
+    assert crowded > 10

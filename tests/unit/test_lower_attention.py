@@ -17,6 +17,7 @@ from ascendsim.lower.templates.attention import units_of
 from ascendsim.opset.attention import Band, EqualHeads
 from ascendsim.opset.work import AttentionWork
 from ascendsim.soc import load
+from tests.support.lowering import loops
 
 CAUSAL = {"sparse_mode": 2}
 
@@ -191,6 +192,7 @@ def test_programs_keep_to_buffers_regions_and_order(sizes: tuple[int, ...], size
     check_program(program, load("Ascend910B3"))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+        assert all(loop.trips > 1 for loop in loops(group.block.body))
 
 
 def test_scratch_memory_stays_in_a_small_l2() -> None:
@@ -200,3 +202,13 @@ def test_scratch_memory_stays_in_a_small_l2() -> None:
     task = asim.simulate(asim.compile(graph, "Ascend910B4")).trace.tasks[0]
     for moved in (task.read_bytes, task.write_bytes):
         assert 0 < moved["ddr"] < 0.1 * moved["l2"]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_one_tile_is_multiplied_while_the_next_one_comes(grad: bool) -> None:
+    """Two places for each operand in L1 and L0, and for results."""
+    groups = _program(777, 1333, 4, 2, grad=grad).tasks[0].groups
+    blocks = [group.block for group in groups if group.block.core is CoreKind.CUBE]
+    slots = {one.name: one.slots for block in blocks for one in block.allocations}
+    assert len(slots) >= 4
+    assert set(slots.values()) == {2}

@@ -314,3 +314,30 @@ def test_ties_at_the_dram_go_to_the_tiling_that_moves_least_through_l2() -> None
     assert tiling.hold in ("a", "b")
     longer = best_tilings(replace(product, extra_in_bytes=0), soc)[0]
     assert tiling.cycles > longer.cycles  # the second operand of the sum comes through the same pipe
+
+
+def test_blocks_of_b_are_32_columns_wide_only_where_int8_matrices_are_stored_so() -> None:
+    """Not as filters, not the other way round, and not in maps."""
+    soc, kind = load("Ascend310P3"), DType.INT8
+    a, out = ref("a", (64, 96), Format.FRACTAL_NZ, kind), ref("c", (64, 80), Format.FRACTAL_NZ)
+    for format, shape, turned, wide in (
+        (Format.FRACTAL_NZ, (96, 80), False, 32),
+        (Format.FRACTAL_NZ, (80, 96), True, 16),
+        (Format.FRACTAL_Z, (80, 96, 1, 1), False, 16),
+    ):
+        b = ref("b", shape, format, kind)
+        work = CubeWork(64, 96, 80, a, b, out, dtype=kind, transpose_b=turned)
+        assert product_of(work, soc).b_columns == wide
+    assert product_of(matmul(64, 96, 80, soc), soc).b_columns == 16
+
+
+def test_tiles_of_a_row_major_b_may_end_with_its_lines() -> None:
+    """A transaction of 512 B or a half of one; where columns of B do not lie in a row there are no lines."""
+    soc = load("Ascend910B1")
+    for dtype, lines in ((DType.FLOAT16, (256, 128)), (DType.INT8, (512, 256)), (DType.FLOAT32, (128, 64))):
+        a, b, out = (ref(name, (640, 640), dtype=dtype) for name in "abc")
+        plain = CubeWork(640, 640, 640, a, b, out, dtype=dtype)
+        assert product_of(plain, soc).line_columns == lines
+        assert product_of(replace(plain, transpose_b=True), soc).line_columns == ()
+    coupled = load("Ascend310")
+    assert product_of(matmul(64, 64, 64, coupled), coupled).line_columns == ()

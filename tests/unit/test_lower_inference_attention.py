@@ -15,6 +15,7 @@ from ascendsim.isa.instructions import Buffer, Mmad, Move, Vector
 from ascendsim.isa.program import CoreKind, Program
 from ascendsim.isa.walk import static, times
 from ascendsim.soc import load
+from tests.support.lowering import loops
 
 SOC = "Ascend910B2"  # 24 cube cores
 HALF = DType.FLOAT16
@@ -232,6 +233,7 @@ def test_programs_keep_to_buffers_regions_and_order(case: dict[str, Any]) -> Non
     check_program(program, load(SOC))
     for group in program.tasks[0].groups:
         check_hazards(group.block)
+        assert all(loop.trips > 1 for loop in loops(group.block.body))
 
 
 def test_chips_of_one_kind_of_core_decode_by_vectors() -> None:

@@ -17,6 +17,7 @@ from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.opset.work import Maps, Ref, Step, Stream, VectorWork
+from tests.support.coverage import transfers, union
 from tests.support.lowering import executed
 
 SOC = chips.load("Ascend910B")  # the first generation with 30 cores
@@ -101,3 +102,18 @@ def test_every_channel_block_takes_instructions_of_its_own() -> None:
     stage = lower_vector(work(16, 8, 7), SOC, Expansion(SOC))
     done = [op for op, _ in executed([Stage(stage.groups)]) if isinstance(op, Vector)]
     assert {(op.op, op.calls) for op in done} == {("vconv", 1), ("vmul", 8)}
+
+
+@pytest.mark.parametrize("size", [7, 30, 112])
+@pytest.mark.parametrize("sums", [False, True])
+def test_one_core_brings_every_byte_of_maps_and_factors(size: int, sums: bool) -> None:
+    """And stores each byte of the result once; factors come once for the tiles that they are for."""
+    soc = chips.load("Ascend910B", {"ai_cores": 1})
+    item = work(3, 8, size, "sums" if sums else "images", sums)
+    (group,) = lower_vector(item, soc, Expansion(soc)).groups
+    for stream in item.inputs:
+        assert union(transfers(group.block, stream.ref.region, False)) == [(0, stream.ref.bytes)]
+    (out,) = item.outputs
+    stored = transfers(group.block, out.ref.region, True)
+    assert union(stored) == [(0, out.ref.bytes)]
+    assert int((stored[:, 1] - stored[:, 0]).sum()) == out.ref.bytes

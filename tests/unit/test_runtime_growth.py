@@ -100,6 +100,8 @@ def growing(body: list[onnx.NodeProto], turns: int = TURNS) -> onnx.ModelProto:
         constant("one", 1),
         constant("axis", [0]),
         constant("turns", turns),
+        constant("fold", [2, 4]),
+        constant("flat", [1, 8]),
         constant("true", True),
     ]
     given = [line("start", FLOAT, [1, 8]), line("rows", FLOAT, [TURNS, 8])]
@@ -155,6 +157,20 @@ def test_a_piece_of_fewer_than_four_nodes_goes_with_what_grows() -> None:
     model = asim.compile(asim.load(growing(short)), soc=SOC, fusion="off")
     asim.run(model, given())
     assert times_compiled(model)["tanh"] == times_compiled(model)["longer"] == TURNS
+
+
+def test_what_asks_for_values_that_stand_still_does_not_grow() -> None:
+    """A Reshape asks for its shape, which is the same in every turn."""
+    folded = [
+        helper.make_node("Reshape", ["state", "fold"], ["folded"], name="fold"),
+        helper.make_node("Softmax", ["folded"], ["shares"], name="shares", axis=1),
+        helper.make_node("Reshape", ["shares", "flat"], ["held"], name="flat"),
+    ]
+    model = asim.compile(asim.load(growing([*folded, *cell("held"), LIST, PASS])), soc=SOC, fusion="off")
+    asim.run(model, given())
+    times = times_compiled(model)
+    assert times["shares"] == times["cell_tanh"] == 2
+    assert times["longer"] == TURNS
 
 
 def growing_while() -> Graph:

@@ -170,6 +170,22 @@ def test_vector_work(chip):
 
 
 @CHIPS
+@pytest.mark.parametrize("fusion", ["off", "all"])
+def test_values_a_row_a_column_and_one(chip, fusion):
+    """Rows of 20 of one value each, of all three axes; and what a norm reads of every row."""
+
+    def make(builder, x, row, column):
+        scaled = builder.op("Mul", builder.op("Mul", x, row), weights(builder, "one", 1))
+        moved = builder.op("Add", scaled, column)
+        norm = builder.op("LayerNormalization", moved, weights(builder, "s", 20), weights(builder, "b", 20))
+        most = builder.op("ReduceMax", moved, np.array([-1], np.int64), keepdims=1)
+        return builder.op("Softmax", norm), most
+
+    names = checked(model_of(chip, [(4, 30, 20), (4, 30, 1), (20,)], make, fusion=fusion))
+    assert {"LayerNormalization", "Softmax"} <= set(names)
+
+
+@CHIPS
 def test_maps_with_values_a_channel_and_sums_of_planes(chip):
     def make(builder, x):
         w = weights(builder, "w", 24, 20, 1, 1, scale=0.2)

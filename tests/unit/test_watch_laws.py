@@ -232,6 +232,28 @@ def test_results_over_their_inputs_leave_names_and_ways() -> None:
         assert str(found.ranges) == str(plain.ranges)
 
 
+def test_numbers_that_float32_holds_are_no_overflow_where_inputs_are_gone() -> None:
+    b = GraphBuilder("wide")
+    source = b.input("p", SHAPE, DType.FLOAT32)
+    for number, kind in enumerate(("Exp", "Abs")):  # infinite, and beyond float16 alone
+        b.output(b.op(kind, source, name=kind), f"y{number}")
+    graph = b.build()
+    infer(graph, default_opset())
+    arrays = {"p": np.full(SHAPE, 1e9, np.float32)}
+    values = {graph.inputs[0]: arrays["p"]}
+    for node in graph.nodes:
+        with np.errstate(all="ignore"):
+            values[node.output] = OPERATORS[node.op_type](arrays["p"])
+    seen = {node: held for node in graph.nodes if (held := magnitudes(values[node.output])) is not None}
+    watch = Watch(default_opset())
+    watch.begin(graph, arrays, lambda _: np.dtype(np.float32))
+    last = graph.outputs[0]
+    results = {last: values[last]}
+    watch.chain(graph.nodes, values | results, seen, results, lambda _: np.dtype(np.float32))
+    (finding,) = watch.report().findings
+    assert (finding.name, finding.kind, finding.dtype) == ("Exp", "infinite", "float32")
+
+
 @pytest.mark.parametrize("turns", [1, 3])
 def test_turns_of_a_loop_add_up(turns: int) -> None:
     for graph, arrays, values in stories()[:10]:

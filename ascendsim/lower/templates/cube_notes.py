@@ -85,8 +85,12 @@ class CubeNotes:
         return left and (work.a.format is Format.FRACTAL_NZ or self.split or self._in_lines)
 
     def _strips_known(self, tiling: Tiling) -> bool:
-        """Whether strips have whole rows of the filter at a time, and all columns under them."""
+        """Whether strips have whole rows of the filter at a time, and all columns under them. One value a
+        row is told in the order of the rows, which a strip has only in parts.
+        """
         conv = self.conv
+        if any(stream.over == "row" for stream in self.work.epilogue_inputs):
+            return False
         if conv is None or conv.stride_w > (conv.kernel_w - 1) * conv.dilation_w + 1:
             return False
         return tiling.chunk_k % conv.kernel_w == 0 or tiling.chunk_k >= unfold.taps(conv)

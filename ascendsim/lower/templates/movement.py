@@ -163,17 +163,17 @@ class MoveWriter:
             self._bring_whole(ref, f"index{number}")
         room = (capacity(b.soc, Buffer.UB) - b.used(Buffer.UB) - 1024) // BLOCK_BYTES * BLOCK_BYTES
         widths = [max(1.0, copy.written / (copy.bytes or copy.written)) for copy, _ in amounts]
-        widest = max(widths, default=1.0)
+        widest = max(widths)
         wide = max([step.dtype.itemsize for step in self.steps], default=1)
-        narrow = min([copy.src.dtype.itemsize for copy, _ in amounts], default=1)
+        narrow = min([copy.src.dtype.itemsize for copy, _ in amounts])
         growth = max(1.0, wide / narrow) if self.steps else 1.0
         per_byte = 2 + 2 * widest * growth if self.steps else 2 * widest
         most = max(BLOCK_BYTES, int(room / per_byte) // BLOCK_BYTES * BLOCK_BYTES)
-        largest = max((amount for _, amount in amounts), default=0)
+        largest = max([amount for _, amount in amounts])
         tile = min(
             most, max(align(ceil_div(largest, TILES_TO_OVERLAP), TRANSACTION_BYTES), GOOD_TRANSFER_BYTES)
         )
-        bound = max((_grain(copy, tile) for copy, _ in amounts), default=1)
+        bound = max([_grain(copy, tile) for copy, _ in amounts])
         tile = tile // bound * bound or tile
         source_bytes, target_bytes = (
             tile if self.steps else math.ceil(tile * widest),

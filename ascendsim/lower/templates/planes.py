@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
-from ascendsim.isa.instructions import ZERO, Affine
+from ascendsim.isa.instructions import Affine
 from ascendsim.isa.notes import nothing
 from ascendsim.isa.program import Block
 from ascendsim.lower.emit import Ring, pieces, plus, scaled, times
@@ -79,7 +79,7 @@ class PlaneWriter(VectorWriter):
                 emit_steps(b, outer, {"col": (columns, 1)}, target, (target,))
         for ring in sums:
             b.commit(ring)
-        self._save("col", (ZERO, 1), (first, columns))
+        self._save("col", col=(first, columns))
 
     def _add(self, steps: tuple[Step, ...], rows: int, columns: int, sums: list[Ring]) -> None:
         """Adds a tile to the sums: the last step folds, what is before it stays in scratch."""

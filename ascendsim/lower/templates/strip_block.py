@@ -170,7 +170,7 @@ class StripWriter(CubeWriter):
         """AIPP converts the columns of some rows on their way."""
         conv = self.conv
         assert isinstance(conv, Strip)
-        used = max(1, image.used_bytes * conv.width // conv.whole_width)
+        used = image.used_bytes * conv.width // conv.whole_width
         offset = plus(
             times(number, image.image_bytes),
             image.first_byte,

@@ -31,15 +31,15 @@ from ascendsim.lower.templates.row_sums import added_up
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import broadcast_calls, emit_steps
-from ascendsim.lower.templates.vector_notes import VectorNotes
+from ascendsim.lower.templates.vector_notes import Extent, VectorNotes
 from ascendsim.opset.work import Step, Stream, VectorWork
 
 # a transfer of this size reaches the peak rate (vendor guide; hardware notes on granularity)
 GOOD_TRANSFER_BYTES = 16 * 1024
 GOOD_BURST_BYTES = 2048  # bursts of several 512 B transactions lose little to rounding
-FRACTAL_COLUMNS = (
-    16  # of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
-)
+# of a fractal of 16-bit elements; wider ones take two blocks a row, which the last fold joins
+FRACTAL_COLUMNS = 16
+ALONE: Extent = (ZERO, 1)  # along an axis that a stream has not
 TILES_TO_OVERLAP = 4  # a share is cut in at least so many tiles, if they stay above the size before
 # one result for every 32 B block instead of one a repeat
 BLOCK_REDUCTIONS = {"vcadd": "vcgadd", "vcmax": "vcgmax", "vcmin": "vcgmin"}
@@ -226,14 +226,14 @@ class VectorWriter:
 
     def write(self) -> Block:
         """The block."""
-        self._bring("one", (ZERO, 1), (ZERO, 1))
+        self._bring("one")
         if self.sweeping:
             self._sweeps()
         elif self.work.reduces == "rows":
             self._down()
         else:
             self._across()
-        self._store("one", (ZERO, 1), (ZERO, 1))
+        self._store("one")
         self._finish("one")
         return self.b.build()
 
@@ -242,7 +242,7 @@ class VectorWriter:
         for columns in pieces(self.cols, self.tile_cols):
             with b.loop("c", columns.trips) as j:
                 col = (columns.at(j), columns.size)
-                self._bring("col", (ZERO, 1), col)
+                self._bring("col", col=col)
                 for rows in pieces(self.rows, self.tile_rows):
                     with b.loop("r", rows.trips) as i:
                         row = (rows.at(i), rows.size)
@@ -253,7 +253,7 @@ class VectorWriter:
                         self._store("row", row, col)
                         self._store("all", row, col)
                 self._finish("col")
-                self._store("col", (ZERO, 1), col)
+                self._store("col", col=col)
 
     def _whole_tile(self, row: tuple[Affine, int], col: tuple[Affine, int]) -> Note | None:
         """What all steps do to a tile."""
@@ -266,7 +266,7 @@ class VectorWriter:
         for columns in pieces(self.cols, self.tile_cols):
             with b.loop("c", columns.trips) as j:
                 col = (columns.at(j), columns.size)
-                self._bring("col", (ZERO, 1), col)
+                self._bring("col", col=col)
                 sums = [ring for stream, ring in self.outputs if stream.over == "col"]
                 for ring in sums:
                     b.acquire(ring)
@@ -284,7 +284,7 @@ class VectorWriter:
                 self._finish("col")
                 for ring in sums:
                     b.commit(ring)
-                self._save("col", (ZERO, 1), col)
+                self._save("col", col=col)
 
     def _sweeps(self) -> None:
         b, sweeps = self.b, max(1, self.work.sweeps)
@@ -316,7 +316,7 @@ class VectorWriter:
 
     # --- parts ----------------------------------------------------------------------------------------------
 
-    def _bring(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+    def _bring(self, over: str, row: Extent = ALONE, col: Extent = ALONE) -> None:
         """Loads the inputs of one kind; those that stay for several tiles are received at once."""
         b = self.b
         for stream, ring in self.inputs:
@@ -437,7 +437,7 @@ class VectorWriter:
             row = (rows * (lanes if self._block_reduction(step) is None else FRACTAL_COLUMNS), 1)
         return {"all": (elements, calls), "row": row, "col": (cols, 1), "one": (1, 1)}
 
-    def _store(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+    def _store(self, over: str, row: Extent = ALONE, col: Extent = ALONE) -> None:
         """Stores the outputs of one kind that a tile has made."""
         b = self.b
         for stream, ring in self.outputs:
@@ -446,7 +446,7 @@ class VectorWriter:
                 b.commit(ring)
         self._save(over, row, col)
 
-    def _save(self, over: str, row: tuple[Affine, int], col: tuple[Affine, int]) -> None:
+    def _save(self, over: str, row: Extent = ALONE, col: Extent = ALONE) -> None:
         b = self.b
         for stream, ring in self.outputs:
             if stream.over == over:
@@ -471,7 +471,7 @@ class VectorWriter:
         """The tile's bytes in global memory."""
         ref, cols = stream.ref, self.space.cols
         if stream.over != "all":
-            first, count = {"row": row, "col": col}.get(stream.over, (ZERO, 1))
+            first, count = {"row": row, "col": col}.get(stream.over, ALONE)
             size = ref.dtype.itemsize
             return fitted(
                 self.b, Tile(ref.region, times(first, size), 1, max(size, min(count * size, ref.bytes))), ref

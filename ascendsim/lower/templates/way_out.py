@@ -254,9 +254,7 @@ class UnifiedBufferOut:
         count = rows * blocks * FRACTAL_ROWS
         for stream, ring in self.full:
             b.acquire(ring)
-            start = base if stream.ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
-            if stream.ref.bits_of is not None:
-                start = scaled(base, stream.ref.bytes, work.out.bytes)
+            start = scaled(base, stream.ref.bytes, work.out.bytes)
             for place, part, parts in self.area.tiles(b, stream.ref, whole, m, n, start):
                 other = fitted(b, place, stream.ref)
                 held = times(part, share_of_slot(stream.ref.stored(count), parts))
@@ -309,7 +307,7 @@ class UnifiedBufferOut:
                 if self.sums is not None:
                     room = None if self.scratch is None else b.target(self.scratch, self.scratch.slot_bytes)
                     self.sums.add(target, n[0], count, blocks, room)
-            start = base if ref.dtype.itemsize == work.out.dtype.itemsize else ZERO
+            start = scaled(base, ref.bytes, work.out.bytes)
             b.commit(ring)
             b.receive(ring)
             for place, part, parts in self.area.tiles(b, ref, whole, m, n, start):
