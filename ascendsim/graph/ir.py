@@ -101,7 +101,7 @@ class Tensor:
         """Whether every dimension is a number."""
         if self.shape is None:
             return False
-        for dim in self.shape:  # a loop: this is asked a hundred times a node
+        for dim in self.shape:  # noqa: SIM110 - a loop: this is asked a hundred times a node
             if type(dim) is not int:
                 return False
         return True
@@ -607,10 +607,7 @@ def _holds(node: Node) -> bool:
 
 def _edges_to(node: Node) -> list[Node]:
     """Where the data and control edges of a node come from."""
-    found = []
-    for tensor in node._inputs:
-        if tensor is not None and tensor.producer is not None:
-            found.append(tensor.producer)
+    found = [tensor.producer for tensor in node._inputs if tensor is not None and tensor.producer is not None]
     if node._control:
         found += node._control
     return found

@@ -82,7 +82,7 @@ def _fed(form: Form, pattern: Pattern) -> bool:
     for tensor in form.inputs:
         if tensor is not None and tensor.producer is not None:
             types.add(tensor.producer.op_type)
-    for wanted in pattern.sources:
+    for wanted in pattern.sources:  # noqa: SIM110 - a loop: this is asked for every candidate
         if types.isdisjoint(wanted):
             return False
     return True
