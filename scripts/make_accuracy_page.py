@@ -66,16 +66,13 @@ OPEN = """## What is not explained
 - *Networks of grouped convolutions* (RegNetX; ShuffleNetV1 at batch 1 on 310) are too fast, MNASNet, with few channels and large kernels, is
   too slow on both chips, GoogLeNet on 310P3 too fast from batch 16 on. What CANN's kernels for them do inside is public in part only:
   the depthwise kernel of 2020 adds the bias in UB and fetches filters again for every image, which would make MNASNet slower still.
-- *ResNet-101, Wide ResNet-50-2, SE-ResNet-50, ViT-B/16 and MobileNetV1 on 310P3 at batch 16 and 32* are faster than simulated: MobileNetV1
-  at batch 32 would need 250 GB/s with the bytes that are simulated, more than DRAM has. At batch 64 some of them fall to half. With batches
-  cut (`l2_batch=split`) the peaks come out, but not the falls, and other networks become too fast; which blocks the real compiler cuts
-  is not public (some published runs were tuned), so whole batches are the default. Replacing lines of L2 at random instead of the oldest
-  does not explain it (tried; errors changed by 1 to 2 %).
+- *SE-ResNet-50 and ViT-B/16 on 310P3 at batch 16 and 32* are faster than simulated. Plain convolutional networks have their batches cut there
+  ([which](fusion.md#smaller-batches)); SE-ResNet-50 is published as if it were, too, but SE-ResNeXt-50 and EfficientNets are not. Replacing lines of L2
+  at random instead of the oldest does not explain it (tried; errors changed by 1 to 2 %).
 - *The rate of L2 on 310* came out at about that of the bus to DDR, far below the nominal one (128 bytes a cycle and core for reads, 64 for
   writes): without L2 SE-ResNet-50 would fit at all batches, with it at the nominal rate ResNet-101 and MobileNetV1 do.
 - *Falls at batch 64 on 310P3*: MobileNetV1, MNASNet, ResNeXt-50, SE-ResNet-50 and Wide ResNet-50-2 lose half of their throughput from
-  batch 32 to 64, RegNetX, GoogLeNet, ResNet-18, -34 and -101, with layers of the same sizes, do not. AOE cuts batches until layers fit
-  into L2 (vendor's advisor guide); whether a published run was tuned so is mostly not said.
+  batch 32 to 64, where batches are cut no longer; why ResNet-101, with layers of the same sizes, goes on to batch 128 is not known.
 - *The vector cores of 310P3* help with eight operators (Softmax, LayerNorm, Gelu and others in CANN 8.1); they are idle here. With them
   BERT and ViT come 1 to 7 % faster: better from batch 16 on, worse below, the same in all (tried).
 - *Constants at an end of their range*: the gap between tasks on 310 and the efficiency of unaligned bursts. The gap stands for launch costs

@@ -4,9 +4,9 @@ pays, lower, place what fits.
 software-managed L2 (Ascend310)   tensors are placed; batches are cut if the profile option `l2_batch` asks
 L2 cache (all other chips)        what is resident is the cache's business; batches are cut if the option asks
 
-Batches stay whole by default. The tuning guide of the Ascend 310 says that ResNet-50 at batch 8 runs in part
-as 4 x 2, but published throughput of later releases falls with the batch just as it does without
-(docs/fusion.md, "L2 and L1 fusion").
+By default the chip says whether batches are cut (`kernels.cut_batches`). The tuning guide of the Ascend 310
+says that ResNet-50 at batch 8 runs in part as 4 x 2, but published throughput of later releases falls with
+the batch just as it does without; that of the Ascend 310P3 does not (docs/fusion.md, "Smaller batches").
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ascendsim.passes.l2 import (
     at_batch,
     cut_blocks,
     find_batch,
+    is_plain,
     refusal,
     seed_edges,
 )
@@ -87,11 +88,12 @@ class L2Options:
             "listed" = only the kinds that the tuning guide of the Ascend 310 lists: a reduction into a
             segment-wise operator, an AI Core operator into another engine, and what is inside of blocks with
             a cut batch.
-        batch: "whole", or "split" = blocks are cut into smaller batches where that pays.
+        batch: "whole", or "split" = blocks are cut into smaller batches where that pays; "chip" = so they are
+            in plain convolutional networks up to the chip's `kernels.cut_batches`.
     """
 
     edges: str = "every"
-    batch: str = "whole"
+    batch: str = "chip"
 
 
 def fuse_l1_and_l2(
@@ -112,7 +114,7 @@ def fuse_l1_and_l2(
         pairs = fuse_l1(graph, soc, opset, lowering)
     if buffer_optimize != "l2_optimize":
         return lower_graph(graph, soc, opset, options=lowering), BufferReport(l1=pairs)
-    options = L2Options(str(flags.get("l2_edges", "every")), str(flags.get("l2_batch", "whole")))
+    options = L2Options(str(flags.get("l2_edges", "every")), str(flags.get("l2_batch", "chip")))
     fusion = L2Fusion(soc, opset, lowering, options)
     program = fusion.run(graph)
     return program, replace(fusion.report, l1=pairs)
@@ -144,13 +146,20 @@ class L2Fusion:
         if not capacity:
             return program
         blocks: tuple[SplitBlock, ...] = ()
-        if self.options.batch == "split":
+        if self.options.batch == "split" or (self.options.batch == "chip" and self._chip_cuts(graph)):
             blocks = self._cut(graph, program, capacity)
             if blocks:
                 program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
         plan = self._plan(graph, program)
         self.report = BufferReport(blocks, plan)
         return program if plan is None else with_placement(program, plan)
+
+    def _chip_cuts(self, graph: Graph) -> bool:
+        """Whether the chip's compiler is seen to cut batches of such a graph."""
+        most = self.soc.kernels.cut_batches
+        return (
+            most is not None and find_batch(graph, self.opset).batch <= most and is_plain(graph, self.opset)
+        )
 
     def _cut(self, graph: Graph, program: Program, capacity: int) -> tuple[SplitBlock, ...]:
         axis = find_batch(graph, self.opset)
@@ -224,14 +233,15 @@ class L2Fusion:
 
     def _smaller(self, graph: Graph, axis: BatchAxis) -> dict[int, Program]:
         """The graph lowered at every batch that divides the whole; those at which a task has no program are
-        left out.
+        left out. Where closed forms price tasks, tiles are those of the closed form too.
         """
         programs = {}
+        lowering = self.lowering if self.soc.l2.software_managed else replace(self.lowering, tilings=None)
         for batch in range(1, axis.batch):
             if axis.batch % batch == 0:
                 try:
                     programs[batch] = lower_graph(
-                        at_batch(graph, axis, batch), self.soc, self.opset, options=self.lowering
+                        at_batch(graph, axis, batch), self.soc, self.opset, options=lowering
                     )
                 except CompileError:  # a fused task may not pay at this size
                     continue

@@ -78,8 +78,9 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
         "all",
     ),
     "l2_batch": ProfileOption(
-        ("whole", "split"),
-        "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays",
+        ("chip", "whole", "split"),
+        "L2 fusion: blocks run with the whole batch, or in passes of smaller batches where it pays; chip: "
+        "so do plain convolutional networks where the chip's compiler is seen to do it",
         "all",
     ),
     "mul_add_names": ProfileOption(

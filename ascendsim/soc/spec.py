@@ -234,6 +234,8 @@ class KernelSpec:
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
     )
     even_columns: bool  # products of few rows are cut into parts with the same number of column blocks
+    # largest batch at which plain convolutional networks run in passes of smaller batches; None = none do
+    cut_batches: int | None
     ai_cpu_table: str  # column of the table of operators that run on the AI CPU
     overflow_register: bool  # cores note an overflow in a register, which the check of a loss scale reads
     inference: bool  # an inference chip: msprof's statistic names the model, not the device

@@ -88,6 +88,23 @@ def test_a_cut_batch_stays_in_a_cache_too() -> None:
     assert asim.simulate(parts).duration_us < asim.simulate(whole).duration_us
 
 
+def test_the_chip_says_up_to_which_batch_plain_networks_are_cut() -> None:
+    """Published throughput of 310P3 shows passes up to batch 32; of other chips it shows none."""
+    graph, small = residual_net(batch=16, size=64, channels=32), {"l2.size": "4MiB"}
+
+    def passes(soc: str, **changes: object) -> list[int]:
+        options = {"tiling": "closed_form"}
+        model = asim.compile(graph, soc, set={**small, **changes}, options=options)
+        return [block.passes for block in model.buffers.blocks]
+
+    cut = passes("Ascend310P3")
+    assert cut
+    assert all(count in (2, 4, 8, 16) for count in cut)
+    assert passes("Ascend310P3", **{"kernels.cut_batches": 16}) == cut
+    assert passes("Ascend310P3", **{"kernels.cut_batches": 15}) == []
+    assert passes("Ascend910A") == []
+
+
 def test_what_does_not_pay_is_not_cut() -> None:
     graph = residual_net(batch=16, size=64, channels=32)
     assert asim.compile(graph, "Ascend310P3", set={"l2.size": "1MiB"}, options=SPLIT).buffers.blocks == ()

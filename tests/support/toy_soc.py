@@ -158,6 +158,7 @@ TOY = SocSpec(
         adds_rows_cycles=1,
         transpose_packs_lines=True,
         select_sets_mask=True,
+        cut_batches=None,
         ai_cpu_table="ascend310",
         overflow_register=False,
         inference=False,

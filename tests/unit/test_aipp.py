@@ -19,6 +19,7 @@ from ascendsim.isa.instructions import Move
 from ascendsim.isa.walk import static
 from ascendsim.ops.image.aipp import convert
 from ascendsim.passes.aipp import AippSettings, insert_aipp
+from ascendsim.passes.l2 import find_batch
 
 QUICK = {"tiling": "closed_form"}  # no tile is timed
 _JPEG = (256, 0, 359, 256, -88, -183, 256, 454, 0)
@@ -162,6 +163,13 @@ def test_gears_may_set_the_batch_but_not_the_image(tmp_path: Path, models_dir: P
         InputError, match="AIPP for input 'input' needs channels, height and width that are known"
     ):
         asim.compile(network(1, 3, -1, -1), dynamic_image_size="224,224;448,448", **options)
+
+
+def test_what_takes_images_can_run_on_a_part_of_the_batch(tmp_path: Path) -> None:
+    model = asim.compile(_network(), soc="Ascend310P3", insert_op_conf=_config(tmp_path))
+    axis = find_batch(model.graph, model.opset)
+    assert axis.batch == 2
+    assert axis.nodes == {node.name for node in model.graph.nodes}
 
 
 def test_channels_and_even_sizes_must_fit() -> None:

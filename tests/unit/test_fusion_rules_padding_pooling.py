@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ascendsim as asim
+from ascendsim.core.formats import Format
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from ascendsim.passes.fusion.rules.conv.pad_conv import PadConv2dFusionPass, PadDepthwiseConv2dFusionPass
@@ -170,6 +172,22 @@ def test_factors_only_where_counts_differ() -> None:
         lambda b: b.op("AveragePool", b.input("x", (1, 4, 8, 8)), kernel_shape=(3, 3), pads=(1, 1, 1, 1))
     )
     assert fused(border, AvgPoolFusionPass()).operators == {"Conv": 1, "Mul": 1}
+
+
+def test_factors_lie_like_the_map_that_they_scale() -> None:
+    """They are as large as the map (batch and channels), so that nothing is turned between convolutions."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.op("Conv", b.input("x", (2, 16, 8, 8)), random(32, 16, 1, 1))
+        pool = b.op("AveragePool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+        return b.op("Conv", pool, random(16, 32, 1, 1))
+
+    graph = asim.compile(build(body), "Ascend310", options={"tiling": "closed_form"}).graph
+    (product,) = [node for node in graph.nodes if node.op_type == "Mul"]
+    assert {tensor.static_shape for tensor in product.inputs if tensor} == {(2, 32, 8, 8)}
+    assert (product.required(0).format, product.output.format) == (Format.NC1HWC0,) * 2
+    turned = [node.attr("dst_format") for node in graph.nodes if node.op_type == "TransData"]
+    assert turned == ["NC1HWC0", "ND"]
 
 
 def test_poolings_of_caffe_go_to_their_own_pass() -> None:

@@ -165,6 +165,40 @@ def test_other_element_sizes_end_a_blocked_chain() -> None:
     assert graph.node("c_node").output.format is Format.ND
 
 
+def reduced(axes: tuple[int, ...], shape: tuple[int, ...], blocked: bool = True, keepdims: int = 0) -> Graph:
+    """A mean of what a convolution makes (or of the input as it comes) that a sum reads."""
+    graph, x = start()
+    source = conv(graph, x, "a") if blocked else x
+    over = graph.add_constant("axes", np.array(axes, np.int64))
+    mean = put(graph, "ReduceMean", [source, over], "mean", shape, keepdims=keepdims)
+    graph.outputs += [put(graph, "Add", [mean, mean], "twice", shape), mean]
+    assign(graph)
+    return graph
+
+
+def test_reductions_that_drop_positions_work_on_blocked_maps() -> None:
+    graph = reduced((2, 3), (1, 32))
+    node = graph.node("mean_node")
+    assert (node.input(0), node.output.format) == (graph.tensors["a"], Format.NC1HWC0)
+    assert node.output.static_shape == (1, 32, 1, 1)
+    turned = [n.required(0).static_shape for n in transdata(graph) if n.attr("dst_format") == "ND"]
+    assert all(shape == (1, 32, 1, 1) for shape in turned)
+    assert graph.outputs[1].name == "mean"
+    assert [(tensor.static_shape, tensor.format) for tensor in graph.outputs] == [((1, 32), Format.ND)] * 2
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "blocked"),
+    [((1, 2), (1, 8), True), ((0, 1), (8, 8), True), ((2, 3), (1, 32), False), ((3,), (1, 32, 8), True)],
+)
+def test_other_reductions_that_drop_axes_are_row_major(
+    axes: tuple[int, ...], shape: tuple[int, ...], blocked: bool
+) -> None:
+    node = reduced(axes, shape, blocked).node("mean_node")
+    assert (node.attr("keepdims"), node.output.static_shape) == (0, shape)
+    assert {tensor.format for tensor in (node.required(0), node.output)} == {Format.ND}
+
+
 def test_narrow_batches_fold_into_rows() -> None:
     graph = Graph("fold")
     x = graph.add_input("x", HALF, (197, 1, 64))

@@ -29,7 +29,7 @@ TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "ub_automatic": ("profile", [2, 64], [1, 65], "ub"),
     "l1_fusion": (False, [True], [1], "all"),
     "l2_edges": ("every", ["listed"], ["none"], "all"),
-    "l2_batch": ("whole", ["split"], [1], "all"),
+    "l2_batch": ("chip", ["whole", "split"], [1], "all"),
     "mul_add_names": ("bert", ["any"], [""], "graph"),
     "matmul_bias_chips": ("all", ["listed"], [""], "graph"),
     "transpose_white_list": (True, [False], [0, 1, "off"], ""),

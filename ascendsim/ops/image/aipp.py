@@ -168,6 +168,17 @@ def _links(node: Node) -> AxisMap:
     )
 
 
+def _conv_links(node: Node) -> AxisMap:
+    """As those of the image, and output channels are those of filters and bias: all images share them."""
+    image, filters = _links(node), rank_of(node, 1)
+    if filters is None or not image.links:
+        return NOTHING_SAID
+    taps = [("tap", axis) for axis in range(filters - 1)]
+    places = [("at", axis) for axis in range(filters - 2)]
+    shared = by_labels(node, {1: ("o", *taps), 2: ("o",)}, {0: ("n", "o", *places)})
+    return AxisMap({**shared.links, **image.links})
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "Aipp",
@@ -190,6 +201,6 @@ OPERATORS: tuple[OpDef, ...] = (
         domain="ascend",
         foldable=False,
         most_inputs=None,
-        facts=Facts(_links, Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern),
+        facts=Facts(_conv_links, Kind.CONVOLUTION, Precision.GRAY, pattern=conv_pattern),
     ),
 )

@@ -3,6 +3,7 @@ batches.
 """
 
 from ascendsim.passes.l2.edges import seed_edges
+from ascendsim.passes.l2.plain import is_plain
 from ascendsim.passes.l2.rebatch import BLOCK, TWIN_OF, BatchBlock, at_batch, cut_blocks, refusal
 from ascendsim.passes.l2.sample_axis import BatchAxis, find_batch
 
@@ -14,6 +15,7 @@ __all__ = [
     "at_batch",
     "cut_blocks",
     "find_batch",
+    "is_plain",
     "refusal",
     "seed_edges",
 ]

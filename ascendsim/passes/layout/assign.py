@@ -21,6 +21,7 @@ from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.opset.facts import Kind
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
+from ascendsim.passes.layout.kept_axes import keep_axes
 from ascendsim.passes.rewriting.outputs import set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
 from ascendsim.soc.spec import KernelSpec, SocSpec
@@ -114,6 +115,7 @@ class _Assignment:
     def visit(self, node: Node) -> None:
         """Chooses formats of a node's inputs and outputs."""
         definition = self.opset.get(node)
+        dropping = keep_axes(self.graph, node, definition)
         chosen = self._followed(node, definition)
         for port, tensor in enumerate(node.inputs):
             if tensor is None:
@@ -150,6 +152,8 @@ class _Assignment:
                 self._distance[tensor] = nearest if shares else nearest + 1
             else:
                 tensor.format = Format.ND
+        if dropping is not None:
+            self.visit(dropping)
 
     def _followed(self, node: Node, definition: OpDef) -> Format:
         """The format of a FOLLOW operator: the blocked one that most bytes of its inputs have, if it can work

@@ -50,15 +50,23 @@ def _fold(graph: Graph, node: Node) -> None:
     left, result = node.required(0), node.output
     shape = result.static_shape
     rows = math.prod(shape[:-1])
-    node.set_input(0, _reshaped(graph, left, (rows, left.static_shape[-1]), graph.fresh(f"{left.name}_rows")))
+    node.set_input(0, reshaped(graph, left, (rows, left.static_shape[-1]), graph.fresh(f"{left.name}_rows")))
     name = set_aside(graph, result, "rows")
     result.shape = (rows, shape[-1])
-    unfolded = _reshaped(graph, result, shape, name)
+    unfolded = reshaped(graph, result, shape, name)
     insert_after(result, unfolded)
     graph.outputs[:] = [unfolded if tensor is result else tensor for tensor in graph.outputs]
 
 
-def _reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+def reshaped(graph: Graph, tensor: Tensor, shape: tuple[int, ...], name: str) -> Tensor:
+    """A tensor of another shape by a Reshape that layout needs.
+
+    Args:
+        graph: Where it is added.
+        tensor: What is reshaped.
+        shape: The new shape.
+        name: Of the result.
+    """
     wanted = graph.add_constant(graph.fresh(f"{name}_shape"), np.asarray(shape, np.int64))
     node = graph.add_node("Reshape", [tensor, wanted], [name], name=graph.fresh(f"{name}_reshape"))
     node.origin["inserted"] = "layout"

@@ -3,7 +3,8 @@
     AveragePool(x)   =>   Conv(x, 1 / taps, group = C) [-> Mul(., taps / count)]
 
 The Mul is there if windows at the border count fewer elements than inner ones (padding that is not counted,
-sizes rounded up); its factors are one value a position. AvgPoolFusionPass takes the AvgPool of TensorFlow and
+sizes rounded up); its factors are as large as the result, batch and all, so that it works in the result's
+format (canndev: avg_pool_v2_fusion_pass.cc, AddCoffe). AvgPoolFusionPass takes the AvgPool of TensorFlow and
 ONNX, PoolingFusionPass the Pooling of Caffe. On chips with split cores the operator is AvgPoolV2, which
 AvgPoolV2FusionPass takes (assumed: from the order of CANN's releases).
 """
@@ -89,8 +90,18 @@ class AvgPoolFusionPass(FusionRule):
         result = conv.output
         counts = reduce(np.multiply.outer, (window.counts for window in windows))
         if (counts != taps).any():
-            factors = graph.add_constant(
-                graph.fresh(f"{pool.name}_factors"), (taps / counts).astype(kind.numpy)[None, None]
+            whole = pool.output.static_shape
+            factors = graph.add_tensor(
+                Tensor(
+                    graph.fresh(f"{pool.name}_factors"),
+                    kind,
+                    whole,
+                    constant=Constant(
+                        loader=lambda: np.ascontiguousarray(
+                            np.broadcast_to((taps / counts).astype(kind.numpy), whole)
+                        )
+                    ),
+                )
             )
             result = context.add(graph, "Mul", [result, factors], name=f"{pool.name}_mul", like=pool).output
         replace_root(graph, pool, result)
