@@ -63,9 +63,10 @@ class SearchWriter(VectorWriter):
             row = (i, 1)
             b.acquire(result)
             self._bring("all", row, (ZERO, self.tile_cols))
-            with b.loop("c", whole - 1) as j:
-                self._bring("all", row, (plus(times(j, self.tile_cols), self.tile_cols), self.tile_cols))
-                self._compute(self.steps, ("all",), 1, self.tile_cols, [result])
+            if whole > 1:
+                with b.loop("c", whole - 1) as j:
+                    self._bring("all", row, (plus(times(j, self.tile_cols), self.tile_cols), self.tile_cols))
+                    self._compute(self.steps, ("all",), 1, self.tile_cols, [result])
             for at, size in ends:
                 self._bring("all", row, (Affine(at * self.tile_cols), size))
             self._compute(self.steps, ("all",), 1, self.tile_cols, [result])
