@@ -18,6 +18,7 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, OptionWarning
+from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Graph
 from ascendsim.llm.config import architecture
 from ascendsim.llm.decoder import step_graph
@@ -318,6 +319,8 @@ class LanguageModel:
         if model.scaling is not None and model.scaling.kind not in SCALED:
             rule = f"has scaled angles ({model.scaling.kind}), which are for timing"
             raise InputError(f"model {self.name}", rule, remedy=f"known are {', '.join(SCALED)}")
+
+        require_host_memory(f"values of {self.name}", self.memory(soc).weights, "take a smaller model")
 
         def step(queries: int, context: int) -> CompiledModel:
             return self.compiled(soc, 1, queries, context)

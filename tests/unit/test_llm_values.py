@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
+from ascendsim.core import host_memory
 from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.llm.safetensors import checkpoint
 from ascendsim.llm.weights import int4_of, int8_of
@@ -180,3 +181,10 @@ def test_what_has_no_values() -> None:
 
 def test_memory_counts_weights_whether_they_have_values_or_not() -> None:
     assert qwen3(weights="random").memory(CHIP).weights == qwen3().memory(CHIP).weights > 0
+
+
+def test_values_that_this_machine_has_no_memory_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = qwen3(weights="random")
+    monkeypatch.setattr(host_memory, "free_bytes", lambda: model.memory(CHIP).weights - 1)
+    with pytest.raises(InputError, match=r"values of qwen3 need .* GiB"):
+        model.generate(CHIP, PROMPT, 1)

@@ -113,6 +113,12 @@ def test_a_window_and_a_cache_that_keeps_its_size(window: int) -> None:
         assert "TensorScatter" not in kinds
 
 
+@pytest.mark.parametrize(("queries", "past"), [(1, 9), (7, 0)])
+def test_scores_that_are_bounded(queries: int, past: int) -> None:
+    options = {"num_heads": HEADS, "kv_num_heads": SHARED, "softcap": 0.7}
+    _compared("GroupQueryAttention", _grouped(queries, past), _outputs(queries, past + queries), **options)
+
+
 def test_numbers_that_are_added_to_scores() -> None:
     given = _grouped(1, 9) | {10: _some(BATCH, 1, 1, 10)}
     _compared("GroupQueryAttention", given, _outputs(1, 10), num_heads=HEADS, kv_num_heads=SHARED, scale=0.3)
@@ -148,7 +154,7 @@ def test_many_heads_with_a_cache_see_what_was_before() -> None:
 @pytest.mark.parametrize(
     ("op_type", "given", "options", "message"),
     [
-        ("GroupQueryAttention", _grouped(1, 9), {"softcap": 2.0}, "has no form with softcap"),
+        ("GroupQueryAttention", _grouped(1, 9), {"softcap": -2.0}, "needs a softcap of 0 or more"),
         ("GroupQueryAttention", _grouped(1, 9), {"smooth_softmax": 1}, "has no form with smooth_softmax"),
         ("GroupQueryAttention", _grouped(1, 9), {"num_heads": 0}, "needs num_heads of 1 or more"),
         ("GroupQueryAttention", {**_grouped(1, 9), 0: _some(BATCH, 1, 50)}, {}, "that 4 heads share"),

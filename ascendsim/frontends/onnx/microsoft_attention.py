@@ -110,7 +110,7 @@ def grouped(draft: Draft, emitter: Emitter) -> None:
     """
     w = _Writer(draft, emitter)
     shared = int(draft.pop("kv_num_heads", 0)) or w.heads
-    w.refuse(draft.pop("softcap", 0.0), "softcap")
+    bound = float(draft.pop("softcap", 0.0))
     w.refuse(int(draft.pop("smooth_softmax", 0)) == 1, "smooth_softmax")
     w.refuse(w.input(11) is not None, "head_sink")
     window, scale = int(draft.pop("local_window_size", -1)), float(draft.pop("scale", 0.0))
@@ -140,6 +140,8 @@ def grouped(draft: Draft, emitter: Emitter) -> None:
         "scale": scale or 1 / math.sqrt(size),
     }
     options["sparse_mode"] = 2 if past is None else 3
+    if bound:
+        options["softcap"] = bound
     if window > 0:
         options |= {"sparse_mode": 4, "pre_tokens": window - 1, "next_tokens": 0}
     shift, mask = w.added(w.input(10)), w.triangle(queries)
