@@ -20,7 +20,7 @@ from ascendsim.lower.templates.tiling import best_tilings, candidates, shares
 from ascendsim.soc import load
 from tests.support.lowering import convolution as square
 from tests.support.random_cubes import convolution, matmul
-from tests.support.scaling import RESOURCES, more_of
+from tests.support.scaling import OPERATOR_CHIPS, RESOURCES, more_of
 from tests.support.scaling_known import KNOWN_LESS, KNOWN_MORE, LESS, MORE, Known, Step, reason_of
 from tests.support.scaling_less import KINDS, less_of
 
@@ -57,10 +57,21 @@ def test_more_of_a_resource_makes_a_network_no_slower(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3"])
+@pytest.mark.parametrize(
+    ("network", "chip"),
+    [
+        ("resnet18", "Ascend310"),
+        ("resnet18", "Ascend310P3"),
+        ("bert_tiny_s64", "Ascend310P3"),
+        ("bert_tiny_s64", "Ascend910B1"),
+        ("lenet5", "Ascend910A"),
+        ("llama_mini", "Ascend910A"),
+        ("lstm_lm", "Ascend910B1"),
+    ],
+)
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_more_of_any_resource_makes_resnet18_no_slower(resource: str, chip: str) -> None:
-    assert not unexplained(more_of("resnet18", chip, resource), MORE, KNOWN_MORE)
+def test_more_of_any_resource_makes_a_network_no_slower(resource: str, network: str, chip: str) -> None:
+    assert not unexplained(more_of(network, chip, resource), MORE, KNOWN_MORE)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +104,10 @@ def test_less_work_makes_an_operator_no_slower(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chip", ["Ascend310P3", "Ascend310B1", "Ascend910B1"])
-@pytest.mark.parametrize("kind", ["layout", "conv3x3 512", "max pool", "norm", "mean"])
+@pytest.mark.parametrize("chip", OPERATOR_CHIPS)
+@pytest.mark.parametrize(
+    "kind", ["layout", "conv3x3 512", "max pool", "norm", "softmax", "mean", "row mean", "global pool"]
+)
 def test_less_of_any_work_makes_no_operator_slower(kind: str, chip: str) -> None:
     steps = (step for size in KINDS[kind].ladders for step in less_of(kind, chip, size))
     assert not unexplained(steps, LESS, KNOWN_LESS)

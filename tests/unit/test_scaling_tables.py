@@ -89,13 +89,14 @@ def test_the_page_counts_steps_and_says_why(tmp_path: Path) -> None:
 
 
 def test_the_page_names_what_was_run_in_part_or_earlier(tmp_path: Path) -> None:
-    """lenet5: cores today, all earlier; alexnet: cores; vgg16: all today, something else earlier."""
+    """lenet5: cores today, all earlier; alexnet: cores; resnet18: all but UB; vgg16: all, now and earlier."""
     now, before = tmp_path / "now", tmp_path / "before"
     cores = [*ladder("Ascend310P3", "cores")]
     for folder, name, run, odd in (
         (now, "lenet5", cores, 105.0),
         (before, "lenet5", every_change("Ascend310P3"), 103.0),
         (now, "alexnet", cores, 104.0),
+        (now, "resnet18", [item for item in every_change("Ascend310P3") if "ub" not in str(item)], BASE),
         (now, "vgg16", every_change("Ascend310P3"), BASE),
         (before, "vgg16", every_change("Ascend310P3"), 103.0),
     ):
@@ -103,14 +104,15 @@ def test_the_page_names_what_was_run_in_part_or_earlier(tmp_path: Path) -> None:
         texts = [" ".join(f"{figure}={value}" for figure, value in changes) for changes in run]
         lines = [f"{odd if text == 'ai_cores=32' else BASE},{text}\n" for text in texts]
         (folder / f"{name}_Ascend310P3.csv").write_text("".join(lines))
-    names = ("alexnet", "lenet5", "vgg16")
+    names = ("alexnet", "lenet5", "resnet18", "vgg16")
     text = page(Times(now), names, ("Ascend310P3",), earlier=Times(before))
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert rows[2:5] == [
+    assert rows[2:6] == [
         "| alexnet | 1 of 4, +4.0% (cores) |",
         "| lenet5 | 1 of 25, +3.0% † |",
+        "| resnet18 | 0 of 23 (not UB) |",
         "| vgg16 | 0 of 25 |",
     ]
     assert "† = run with an earlier state" in text
-    assert "Together 2 networks on chips, 29 steps, 1 of them slower." in text
+    assert "Together 3 networks on chips, 52 steps, 1 of them slower." in text
     assert "†" not in page(Times(now), names, ("Ascend310P3",))
