@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from random import Random
 
+import numpy as np
 import pytest
 
+import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
 from ascendsim.isa.capacity import capacity
@@ -347,3 +349,15 @@ def test_memory_is_cleared_by_whole_pieces(elements: int, wanted: int) -> None:
     target = ref("y", (elements,), dtype=FULL)
     work = VectorWork(1, elements, (Step("vectordup", FULL),), (), (Stream(target),), cores="pieces")
     assert blocks(lower_vector(work, soc, Expansion(soc))) == wanted
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((768, 768), (0, 1)), ((4, 200_000), (1,))])
+def test_cores_have_parts_of_long_rows_that_are_added_up(
+    shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    """Rows are gone through one by one on this chip, but few long ones are no reason for few cores."""
+    b = asim.GraphBuilder()
+    b.output(b.op("ReduceSum", b.input("x", shape), np.array(axes), keepdims=0), "y")
+    model = asim.compile(b.build(), "Ascend910B", precision_mode="must_keep_origin_dtype")
+    (task,) = model.program.tasks
+    assert sum(group.count for group in task.groups) >= 24

@@ -74,7 +74,9 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return space.rows, _cleared(space.cols, work.outputs[0].ref.dtype.itemsize, soc.vector_units)
     if work.cores != "worthwhile" and work.reduces != "rows":
         return next(_shares(work, space, soc.vector_units, piece))
-    by_row = work.in_turn and work.reduces == "cols"
+    stores_all = any(stream.over == "all" for stream in work.outputs)
+    parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
+    by_row = work.in_turn and work.reduces == "cols" and not (parts_meet and space.rows < soc.vector_units)
     computing = Computing.of(steps, soc, work.cols if by_row else 0)
     if space.flat and not computing.runs:
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
