@@ -158,7 +158,7 @@ def main() -> int:
         folder = args.store or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         lines = [*page(folder, args.costs)]
-        TARGET.write_text("\n".join(lines) + "\n")
+        TARGET.write_text("\n".join(line.rstrip() for line in lines) + "\n")
     return 0
 
 

@@ -90,7 +90,7 @@ def test_show_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ),
         (
             ["soc", "show", "Ascend310", "--set", "l2.size=-1"],
-            "override: key l2.size must be above 0, not -1",
+            "override: key l2.size must be a finite number above 0, not -1",
         ),
         (
             ["soc", "show", "no\nsuch.toml"],
