@@ -91,9 +91,9 @@ def network_mechanisms() -> str:
     return "\n".join(
         (
             "## What mechanisms were worth for networks\n",
-            "Measured when they were added; all networks but one are made of convolutions. The other constants were fitted again each",
-            "time, by slopes of",
-            "the errors at one place; *left out*: each network by a fit that did not see it.\n",
+            "Measured when they were added; all networks but one are made of convolutions. Where both errors stand the other",
+            "constants were fitted again each time, by slopes of the errors at one place; *left out*: each network by a fit that",
+            "did not see it. Cut batches and formats have no constant that a fit could move.\n",
             table(head, rows),
         )
     )
