@@ -1,4 +1,4 @@
-"""How far a sweep is: only for those who ask, since a library is silent otherwise."""
+"""How far a sweep is, and how long the rest will take."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _EVERY_S = 10.0  # between two lines of progress where standard error is no term
 
 
 @contextmanager
-def shown(progress: Progress | bool | None, label: str) -> Iterator[Progress | None]:
+def shown(progress: Progress | bool, label: str) -> Iterator[Progress | None]:
     """What is to be called with the points that are done and all points.
 
     Args:
-        progress: A function; True = a bar or lines on standard error; False or None = nothing.
+        progress: A function; True = a bar or lines on standard error; False = nothing.
         label: What is under way.
     """
     if progress is True:

@@ -48,7 +48,7 @@ def search(
     executor: Executor | Callable[[], Executor] | None = None,
     retry: bool = False,
     time_limit: float | None = None,
-    progress: Progress | bool | None = None,
+    progress: Progress | bool = True,
 ) -> Sweep:
     """Lets Optuna ask for the points that are likely to be better than what is known (needs the extra
     `ascendsim[sweep]`).

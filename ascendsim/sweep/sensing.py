@@ -45,7 +45,7 @@ def sensitivity(
     executor: Executor | Callable[[], Executor] | None = None,
     retry: bool = False,
     time_limit: float | None = None,
-    progress: Progress | bool | None = None,
+    progress: Progress | bool = True,
     **axes: Any,
 ) -> Sensitivity:
     """Moves one figure of a chip at a time, down and up, and simulates the model with each.

@@ -51,7 +51,7 @@ def sweep(
     retry: bool = False,
     time_limit: float | None = None,
     limit: int = MOST_POINTS,
-    progress: Progress | bool | None = None,
+    progress: Progress | bool = True,
     **axes: Any,
 ) -> Sweep:
     """Simulates a model at every combination of chips, batches and options. A list is an axis, anything else

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.l2 import is_plain
@@ -80,6 +81,20 @@ def test_groups_must_fill_fractals() -> None:
     assert plain(lambda b, x: conv(b, x, 96, group=2), channels=96)
     assert plain(lambda b, x: conv(b, x, 96, group=12), channels=96)
     assert not plain(lambda b, x: conv(b, x, 48, group=2), channels=32)
+
+
+@pytest.mark.parametrize(("groups", "expected"), [(1, True), (2, True), (4, False)])
+def test_quantised_convolutions_are_judged_by_their_maps(groups: int, expected: bool) -> None:
+    """Their second input is a scale, not the filters."""
+    one, zero = np.float32(1), np.uint8(0)
+
+    def body(b: Any) -> Tensor:
+        filters = np.ones((96, 96 // groups, 3, 3), np.uint8)
+        inputs = (b.input("x", (4, 96, 8, 8), DType.UINT8), one, zero, filters, one, zero, one, zero)
+        result: Tensor = b.op("QLinearConv", *inputs, pads=[1] * 4, group=groups)
+        return result
+
+    assert is_plain(build(body), default_opset()) == expected
 
 
 def test_without_convolutions_nothing_is_plain() -> None:

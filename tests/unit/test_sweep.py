@@ -266,8 +266,8 @@ def test_figures_are_plain_json(four: Sweep) -> None:
     assert isinstance(four.table(), Table)
 
 
-def test_progress_is_shown_only_to_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
-    asim.sweep(LENET, batch=[1, 2], workers=1)
+def test_progress_is_shown_to_those_who_want_it(capsys: pytest.CaptureFixture[str]) -> None:
+    asim.sweep(LENET, batch=[1, 2], workers=1, progress=False)
     assert capsys.readouterr().err == ""
-    asim.sweep(LENET, batch=[1, 2], workers=1, progress=True)
+    asim.sweep(LENET, batch=[1, 2], workers=1)
     assert capsys.readouterr().err.splitlines() == ["sweep: 0 of 2 points", "sweep: 2 of 2 points"]

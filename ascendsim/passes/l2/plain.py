@@ -9,7 +9,7 @@ so it does where groups of channels end inside of a fractal (RegNetX, groups of 
 from __future__ import annotations
 
 from ascendsim.core.formats import FRACTAL_ROWS
-from ascendsim.graph.ir import Graph, Node
+from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import OpPattern
 from ascendsim.opset.patterns import pattern_of
@@ -38,8 +38,16 @@ def _reads_maps(node: Node) -> bool:
 
 
 def _is_taken(node: Node, pattern: OpPattern) -> bool:
-    if pattern in _CONVOLUTIONS:
-        groups, weight = int(node.attr("group", 1)), node.required(1).static_shape
-        widths = (weight[1], weight[0] // groups)
-        return groups == 1 or all(not FRACTAL_ROWS % width or not width % FRACTAL_ROWS for width in widths)
-    return pattern in _TAKEN
+    if pattern not in _CONVOLUTIONS:
+        return pattern in _TAKEN
+    groups = int(node.attr("group", 1))
+    if groups == 1:
+        return True
+    widths = [_channels(maps) / groups for maps in (node.required(0), node.output)]
+    return all(width and (not FRACTAL_ROWS % width or not width % FRACTAL_ROWS) for width in widths)
+
+
+def _channels(maps: Tensor) -> int:
+    """The channels of N, C, positions; 0 where they are not known."""
+    shape = maps.shape or ()
+    return shape[1] if len(shape) > 2 and isinstance(shape[1], int) else 0
