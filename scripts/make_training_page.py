@@ -98,7 +98,7 @@ CENTRED = (
     "MindSpore writes this gradient as a formula, of which fusion makes ConfusionSoftmaxGrad in fractals and a "
     "Mul; PyTorch's step has SoftmaxGrad, whose rows of 50 go one by one"
 )
-MEMORY = "bound by memory; the share of what L2 still holds differs, by how much is not published"
+MEMORY = "bound by memory; why the rates differ is not known"
 WHY: dict[str, dict[str, str]] = {
     "ResNet-50": {
         "fusionop_conv2d_bntrainingreduce": TILES,
@@ -111,7 +111,7 @@ WHY: dict[str, dict[str, str]] = {
         "bntrainingupdate": MEMORY,
         "fusionop_bntrainingupdate_add_reluv2": MEMORY,
         "fusionop_bntrainingupdate_reluv2": MEMORY,
-        "transdata": "MindSpore keeps filters in FRACTAL_Z from step to step; here they come and go as the user has them",
+        "transdata": "9 in the profile, whose filters stay in FRACTAL_Z; here each comes and goes as the user has it",
         "softmaxcrossentropywithlogits": "6 us a row on one core in the profile",
         "atomicaddrclean": "operators that add up in memory clear it themselves here",
         "tile": "MindSpore spreads the mean's gradient by Tile, here the pooling's gradient does",
@@ -125,11 +125,10 @@ WHY: dict[str, dict[str, str]] = {
         "softmax": SOFTMAX,
         "biasaddgrad": SUMS,
         "reducesum": SUMS,
-        "transdata": "MindSpore's updates run in fractals, what they take and give is converted; here more of "
-        "the activations are",
+        "transdata": "246 fewer here, since MindSpore's updates run in fractals, but longer ones; which, is "
+        "not known",
         "add": "has sums of gradients too, which MindSpore joins to AddN and FusionOp_MatMul_AddN",
-        "realdiv": "updates of weights of one axis alone are RealDiv here, others are joined to what is behind",
-        "gelugrad": "6 % of the step in both; why the vendor's kernel takes a quarter more is not known",
+        "gelugrad": "why the vendor's kernel takes a quarter more is not known",
         "layernormxbackpropv2": "bound by memory where a batch does not fit into L2; measured time grows less",
     },
 }
