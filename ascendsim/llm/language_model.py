@@ -40,6 +40,7 @@ from ascendsim.soc.loading import load as load_soc
 Chip = str | PathLike[str] | SocSpec
 Mode = Literal["graph", "eager"]
 _COUNTS = (2, 4, 8, 16)  # of cards that are proposed: `soc.links` knows no larger groups
+_CONTEXT = 1024  # of the step whose weights count: any over a cache
 _CHUNK = 4096  # new tokens of the step whose workspace counts: what stacks prefill at once
 
 
@@ -195,7 +196,8 @@ class LanguageModel:
             self.shard.cache_elements(model, layer) * self.form.flow.itemsize for layer in range(model.layers)
         ]
         whole = [model.is_global(layer) for layer in range(model.layers)]
-        graph = replace(self, weights=Weights()).graph(soc)  # values that are given count as well
+        plain = replace(self, weights=Weights())  # values that are given count as well
+        graph = plain.graph(soc, context=min(_CONTEXT, model.positions))
         weights = sum(
             tensor.logical_bytes
             for tensor in graph.tensors.values()

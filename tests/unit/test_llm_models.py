@@ -299,3 +299,8 @@ def test_steps_on_more_cards_than_there_are_figures_warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", OptionWarning)
         asim.llm.model(wide, cards=8).step(CHIP, context=128)
+
+
+def test_models_of_short_contexts_have_memory_too() -> None:
+    short, long = (asim.llm.model(tiny(max_position_embeddings=size)).memory(CHIP) for size in (512, 4096))
+    assert short.weights == long.weights > 0
