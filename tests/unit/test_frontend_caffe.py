@@ -201,7 +201,7 @@ def test_rules_ask_where_operators_come_from(tmp_path: Path) -> None:
     pass of its own."""
     net = Net("origin", 1, 32, 14, 14)
     net.pool("pool", 3, 1, "pool: AVE")
-    net.add("Reduction", "mean", "reduction_param { operation: MEAN axis: 2 }")
+    net.add("Reduction", "mean", "reduction_param { operation: MEAN axis: 1 }")
     net.add("TanH", "tanh")
     net.add("Power", "half", "power_param { scale: 0.5 }")
     model = asim.compile(asim.load(written(tmp_path, "\n".join(net.lines))))

@@ -1,5 +1,6 @@
 """Values by the blocks that were timed: equal to the operators' own, and none where a block does wrong."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -203,7 +204,8 @@ def test_windows_and_what_follows_them(chip, name):
         return builder.op("Relu", builder.op("Mul", builder.op(operator, x, **attributes), np.float32(-0.5)))
 
     assert operator in checked(model_of(chip, [shape], make, fusion="off"))
-    checked(model_of(chip, [shape], make, fusion="all"))
+    # an average may become a convolution
+    checked(model_of(chip, [shape], make, fusion="all"), {"Conv": math.prod(attributes["kernel_shape"])})
 
 
 def test_a_window_without_room_for_its_halo_is_found():

@@ -121,7 +121,9 @@ class _Assignment:
             if tensor is None:
                 continue
             if tensor.is_constant:
-                self._constant(node, port, tensor, weight_format(node, definition, port, self.constants))
+                whole = chosen in BLOCKED and tensor.shape == node.output.shape and storable(tensor, chosen)
+                wanted = chosen if whole else weight_format(node, definition, port, self.constants)
+                self._constant(node, port, tensor, wanted)
                 continue
             want = wished(node, definition, port, self.matmul)
             if want is None and tensor.format is Format.FRACTAL_Z:

@@ -28,10 +28,11 @@ def keep_axes(graph: Graph, node: Node, definition: OpDef) -> Node | None:
     Returns:
         The Reshape that drops them; None if nothing was to be done.
     """
+    if definition.in_blocks is None:
+        return None
     x, result = node.input(0), node.output
     if (
-        definition.in_blocks is None
-        or int(node.attr("keepdims", 1))
+        int(node.attr("keepdims", 1))
         or x is None
         or x.format is not Format.NC1HWC0
         or not result.is_static
