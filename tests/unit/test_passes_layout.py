@@ -127,6 +127,23 @@ def test_constants_must_broadcast_along_blocks(shape: tuple[int, ...], blocked: 
     assert (multiplied.format is Format.NC1HWC0) is blocked
 
 
+@pytest.mark.parametrize(
+    ("shape", "format"), [(MAP, Format.NC1HWC0), ((1, 32, 1, 1), Format.ND), ((), Format.ND)]
+)
+def test_constants_as_large_as_a_map_lie_as_it_does(shape: tuple[int, ...], format: Format) -> None:
+    graph, x = start()
+    factors = graph.add_constant("factors", np.ones(shape, np.float16))
+    y = put(graph, "Mul", [conv(graph, x, "y"), factors], "scaled", MAP)
+    z = put(graph, "Mul", [graph.add_input("rows", HALF, MAP), factors], "row_major", MAP)
+    graph.outputs += [conv(graph, y, "last"), z]
+    assign(graph)
+    assert y.format is Format.NC1HWC0
+    assert y.producer is not None
+    assert y.producer.required(1).format is format
+    assert z.producer is not None
+    assert z.producer.required(1).format is Format.ND  # a reader that wants another form has one of its own
+
+
 def test_matrix_operands_are_fractals_unless_the_chip_converts_on_the_way_in() -> None:
     for matmul in (Format.FRACTAL_NZ, Format.ND):
         graph = Graph("mm")
