@@ -113,7 +113,9 @@ def in_browser(running: Any, made: Report, name: str, folder: Path) -> tuple[flo
         page.wait_for_function("window.asimReport !== undefined")
         ready = spent() - idle
         taken = io.BytesIO(page.screenshot())
-        Image.open(taken).quantize(64).save(IMAGES / f"report_{name}.png", optimize=True)
+        # by coverage: colours of few pixels must not be taken for their neighbours
+        few = Image.open(taken).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+        few.save(IMAGES / f"report_{name}.png", optimize=True)
         before = spent()
         page.evaluate(f"""async () => {{
             for (let i = 0; i < {ZOOMS}; i++) {{
