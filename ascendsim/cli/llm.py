@@ -74,8 +74,8 @@ def _check_purpose(args: argparse.Namespace) -> None:
 
 def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.cli.run import print_formatted
+    from ascendsim.core.progress import shown_progress
     from ascendsim.llm.sweeping import sweep
-    from ascendsim.sweep.progress import shown_progress
 
     batches, contexts = numbers("--batch", args.batch or "1"), numbers("--context", args.context or "1k")
     prompts = numbers("--prefill", args.prefill) if args.prefill else []
@@ -111,8 +111,8 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
 
 def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
     from ascendsim.cli.run import print_formatted
+    from ascendsim.core.progress import shown_progress
     from ascendsim.llm.server import serve
-    from ascendsim.sweep.progress import shown_progress
 
     requests = _requests(args.serve)
     given = {name: value for name in _OF_SERVERS if (value := getattr(args, name)) is not None}

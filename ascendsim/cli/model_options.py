@@ -19,6 +19,7 @@ from ascendsim.cli.own import add_operators_option, add_rules_option, own_operat
 from ascendsim.compiler.atc_options import FRAMEWORKS
 from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
+from ascendsim.core.progress import bar
 
 if TYPE_CHECKING:
     from ascendsim.compiler.model import CompiledModel
@@ -215,22 +216,7 @@ def progress(label: str, unit: str = "tasks") -> Iterator[Callable[[int, int], N
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(label, total=None)
-
-        def show(done: int, total: int) -> None:
-            bars.update(bar, completed=done, total=total)
-
+    with bar(label, unit) as show:
         yield show
 
 

@@ -57,8 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ascendsim.core.progress import shown_progress
     from ascendsim.sweep import sweep
-    from ascendsim.sweep.progress import shown_progress
 
     started = time.perf_counter()
     check_folder(args.output)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.sweep.progress import Progress, shown
+from ascendsim.core.progress import Progress, shown
 from ascendsim.sweep.ranges import Dimension, dimensions
 from ascendsim.sweep.rows import MORE_IS_BETTER, Sweep, SweepRow, cell_of
 from ascendsim.sweep.space import column_of, flat, point_of

@@ -10,10 +10,10 @@ from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
+from ascendsim.core.progress import Progress, shown
 from ascendsim.sweep.figures import Movable, movable, single
 from ascendsim.sweep.key import chip_of
 from ascendsim.sweep.probes import Probe, Side
-from ascendsim.sweep.progress import Progress, shown
 from ascendsim.sweep.rows import SweepRow
 from ascendsim.sweep.sensitivities import Sensitivity
 from ascendsim.sweep.space import Point, space_of

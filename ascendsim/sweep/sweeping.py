@@ -10,9 +10,9 @@ from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, SocError
+from ascendsim.core.progress import Progress, shown
 from ascendsim.sweep.fronts import front
 from ascendsim.sweep.key import chip_digest, chip_of, fingerprint, key_of_point
-from ascendsim.sweep.progress import Progress, shown
 from ascendsim.sweep.rows import Sweep, SweepRow, costs_of
 from ascendsim.sweep.runner import answers
 from ascendsim.sweep.space import MOST_POINTS, Point, flat, flat_axes, is_axis, space_of

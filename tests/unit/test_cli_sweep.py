@@ -9,7 +9,7 @@ import pytest
 
 from ascendsim.cli import sweep_options
 from ascendsim.cli.main import main
-from ascendsim.sweep import progress
+from ascendsim.core import progress
 
 LENET = str(Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx")
 

@@ -1,4 +1,4 @@
-"""How far a sweep is, and how long the rest will take."""
+"""How far something long is, and how long the rest will take: a bar on terminals, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -31,9 +31,16 @@ def shown_progress(label: str, unit: str = "points") -> Iterator[Callable[[int, 
     """Shows how many points are done and how long the rest will take: as a bar on a terminal, as a line now
     and then elsewhere.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr.isatty():
+        with bar(label, unit) as show:
+            yield show
+    else:
         yield _Lines(label, unit)
-        return
+
+
+@contextmanager
+def bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while the block runs; gives what is called with how many are done and all."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -45,8 +52,8 @@ def shown_progress(label: str, unit: str = "points") -> Iterator[Callable[[int, 
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task(label, total=None)
-        yield lambda done, total: bars.update(bar, completed=done, total=total)
+        task = bars.add_task(label, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 class _Lines:
