@@ -93,7 +93,7 @@ def extrapolated(short_name: str, devices: int) -> str:
     )
     if not groups or devices == 1 or groups[0] <= devices <= groups[-1]:
         return ""
-    known = f"{', '.join(map(str, groups[:-1]))} and {groups[-1]}"
+    known = " and ".join(filter(None, (", ".join(map(str, groups[:-1])), str(groups[-1]))))
     text = f"collectives of {devices} devices are extrapolated from figures of groups of {known}"
     return f"{text}, as if no network lay between servers" if devices > groups[-1] else text
 

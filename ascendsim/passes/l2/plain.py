@@ -3,7 +3,8 @@
 Which operators its L2 fusion takes is not public. Throughput that was published for batches that L2 cannot
 hold says it for networks as a whole: where maps meet nothing but convolutions, poolings and sums it rises up
 to batch 32; where they are also joined (Concat), turned, or scaled by channel it falls from batch 8 on, and
-so it does where groups of channels end inside of a fractal (RegNetX, groups of 24).
+so it does where groups of channels end inside of a fractal (RegNetX, groups of 24). One network contradicts:
+SE-ResNet-50 is published as if it were cut, SE-ResNeXt-50 and EfficientNets, scaled alike, are not.
 """
 
 from __future__ import annotations
