@@ -54,13 +54,13 @@ ChainWork = Callable[[Sequence[Node], OpSet, LowerContext], VectorWork | None]
 class StageMaker(Protocol):
     """What turns work into blocks (`program.Lowering`)."""
 
-    def stages(self, work: Work) -> list[Stage]:
-        """One stage a task."""
+    def drafts(self, work: Work) -> list[Stage]:
+        """One stage a task, with flags that order nothing: what it moves can be told from it."""
         ...
 
-    def settled(self, work: Work, option: int | None) -> list[Stage]:
-        """The same with a tiling that is settled: the given option, or the quickest on the machine if that is
-        asked for.
+    def settled(self, work: Work, option: int | None, drafts: list[Stage]) -> list[Stage]:
+        """The same without such flags, with a tiling that is settled: the given option, or the quickest on
+        the machine if that is asked for.
         """
         ...
 
@@ -72,7 +72,7 @@ class FusedScope:
     Attributes:
         nodes: In execution order.
         work: What they ask for together (by the tensors of the first such scope, if others are equal).
-        stage: The program.
+        stage: The program; a draft (`StageMaker`) until it is settled.
         accesses: What it does to global memory.
         internal: Tensors that live in the Unified Buffer only.
         saved_bytes: Moves of tensors made inside the scope that are gone: writes and reads of the single
@@ -172,7 +172,7 @@ class ScopeLowering:
         """The scope with its tiling settled; see `StageMaker`. What it saves stays as it was counted when the
         nodes were joined.
         """
-        (stage,) = self._maker.settled(scope.work, option)
+        (stage,) = self._maker.settled(scope.work, option, [scope.stage])
         return replace(scope, stage=stage, accesses=accesses_of(stage.groups, stage.sizes))
 
     def _fused(
@@ -182,7 +182,7 @@ class ScopeLowering:
         internal: tuple[Tensor, ...],
         alone: Counter[tuple[str, bool]],
     ) -> FusedScope:
-        stages = self._maker.stages(work)
+        stages = self._maker.drafts(work)
         if len(stages) != 1:
             raise CompileError(
                 Subject.of("work of node ", Named("node", nodes[0].name), " and others"),
@@ -209,7 +209,7 @@ class ScopeLowering:
                 }
                 rule = "must be one program of the Cube or the vector unit to share a task"
                 raise CompileError(node_subject(node), rule, what.get(type(work), type(work).__name__))
-            stages = self._maker.stages(work)
+            stages = self._maker.drafts(work)
             cores = max(sum(group.count for group in stage.groups) for stage in stages)
             known = self._alone[node.name] = work, moved_bytes(stages), cores
         return known

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
@@ -216,16 +216,17 @@ class Lowering:
         tasks = [task_of(stage, number, node.name, self.soc) for number, stage in enumerate(stages)]
         return tasks, workspaces, stages[0].option
 
-    def settled(self, work: Work, option: int | None) -> list[Stage]:
+    def settled(self, work: Work, option: int | None, drafts: Sequence[Stage] | None = None) -> list[Stage]:
         """Blocks with a tiling that is settled.
 
         Args:
             work: Of the AI Core.
             option: Which of the tilings that are worth a look to take; None = the quickest, if tilings are
                 picked by time.
+            drafts: What `drafts` has made of the work, if it has.
         """
         if not isinstance(work, Tiled) or (self.tilings is None and option is None):
-            return self.stages(work)
+            return [with_useful_flags(stage) for stage in drafts or self.drafts(work)]
         options: Options
         if isinstance(work, CubeWork):
             options = cube_options(work, self.soc, self.expansion)
@@ -233,7 +234,8 @@ class Lowering:
             options = finished_options(work, self.soc, self.expansion)
         else:
             options = pair_options(work, self.soc, self.expansion)
-        options = [partial(_trimmed, make) for make in options]
+        # the one that is taken has been made to be timed
+        options = [cache(partial(_trimmed, make)) for make in options]
         if option is None and self.tilings is not None:
             option = self.tilings.choose(work, options)
         number = option or 0
@@ -254,10 +256,12 @@ class Lowering:
 
     def stages(self, work: Work) -> list[Stage]:
         """Blocks for any work, one stage a task, with the closed form's tilings."""
-        return [with_useful_flags(stage) for stage in self._with_all_flags(work)]
+        return [with_useful_flags(stage) for stage in self.drafts(work)]
 
-    def _with_all_flags(self, work: Work) -> list[Stage]:
-        """The same; what orders nothing in a part of a sequence may do so when it runs again."""
+    def drafts(self, work: Work) -> list[Stage]:
+        """The same with all flags; what orders nothing in a part of a sequence may do so when it runs
+        again.
+        """
         if isinstance(work, AiCpuWork):
             return [ai_cpu_stage(work)]
         if isinstance(work, LinkWork):
@@ -286,7 +290,7 @@ class Lowering:
         raise CompileError("work", "must be work of the AI Core", type(work).__name__)
 
     def _sequence(self, work: SequenceWork) -> list[Stage]:
-        stages = [stage for part in work.parts for stage in self._with_all_flags(part)]
+        stages = [stage for part in work.parts for stage in self.drafts(part)]
         joined = join_stages(stages, work.repeat, core_counts(self.soc))
         if not work.apart or len(joined) > 1:
             return joined

@@ -34,7 +34,7 @@ def scope(graph: Graph, *types: str, chip: str = "Ascend310P3") -> FusedScope:
     ApplyPrecision(default_opset(), "force_fp16").run(graph)
     AssignFormats(default_opset(), soc).run(graph)
     lowering = scope_lowering(soc, default_opset(), LowerOptions(chain=chain_work))
-    return lowering.lower([node for node in graph.topological() if node.op_type in types])
+    return lowering.settled([node for node in graph.topological() if node.op_type in types])
 
 
 def gate(scale: np.ndarray) -> Graph:
