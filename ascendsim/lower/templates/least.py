@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
 from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
-from ascendsim.lower.templates.traffic import Share, dram_bytes
-
-
-def cores_of(product: Product, share: Share) -> int:
-    """Cores that get a share."""
-    whole = (product.batch, product.images, product.m, product.n)
-    return math.prod(ceil_div(size, part) for size, part in zip(whole, share, strict=True))
+from ascendsim.lower.templates.traffic import Share, cores_of, dram_bytes
 
 
 def least_cycles(product: Product, rates: Rates, share: Share) -> float:
@@ -81,11 +73,9 @@ def least_of_moves(
         computing: Cycles of the core's own pipes at least.
     """
     sb, si, sm, sn = share
-    m_tiles, n_tiles = ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
+    m_tiles, n_tiles = -(-sm // tile[0]), -(-sn // tile[1])
     cores = cores_of(product, share)
-    results = product.m * product.n * product.images * product.batch
-    extra = results * product.extra_in_bytes
-    out = results * (product.out_itemsize + product.extra_out_bytes) / max(1.0, rates.unaligned)
+    extra, out = product.extra_bytes, product.result_bytes / max(1.0, rates.unaligned)
     core_a: float = sb * si * (1 if hold == "a" else n_tiles) * product.a_bytes(sm, sm, product.k_blocks)
     if product.conv is not None and product.conv.stride_h > product.conv.kernel_h:
         core_a = 0  # tiles leave out rows that lie between them

@@ -103,6 +103,16 @@ class Product:
         return {}
 
     @cached_property
+    def extra_bytes(self) -> int:
+        """Bytes that the epilogue reads in all."""
+        return self.m * self.n * self.images * self.batch * self.extra_in_bytes
+
+    @cached_property
+    def result_bytes(self) -> float:
+        """Bytes that are stored in all."""
+        return self.m * self.n * self.images * self.batch * (self.out_itemsize + self.extra_out_bytes) * 1.0
+
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of an operand's element."""
         return DType(self.dtype).itemsize

@@ -8,14 +8,16 @@ and fits, or nothing (`traffic`). Rates are those of the chip's description.
 from __future__ import annotations
 
 import math
+from functools import cache
 
-from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
-from ascendsim.lower.templates.traffic import End, traffic_of
+from ascendsim.lower.templates.traffic import End, cores_of, traffic_of
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 IMPERFECT_OVERLAP = 1 / 8
 ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
+ROUNDING = 1 + 1e-9  # above what two ways to add up the same cycles can differ by
 
 
 def score(
@@ -28,9 +30,12 @@ def score(
     accumulators: int,
     band: int,
     limit: float = math.inf,
+    exact: bool = False,
 ) -> float:
     """Cycles of the busiest core; see the module's text. Infinite where computing alone takes more than
     `limit`.
+
+    What is written out here (divisions rounded up) is asked ten thousand times a network.
 
     Args:
         product: What is computed.
@@ -41,17 +46,18 @@ def score(
         accumulators: Tiles that L0C holds at once.
         band: Rows of A that are brought at once.
         limit: Cycles from which on the exact number does not matter.
+        exact: Whether it does not matter either where memory makes it more than `limit`.
     """
     k_blocks = product.k_blocks
     tile_m, tile_n, chunk, step = sizes
     sb, si, sm, sn = share
     in_turn = sb if product.serial_batch else 1  # times that a core goes through all that follows
     sb //= in_turn
-    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
-    m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
+    m_blocks, n_blocks = -(-tile_m // FRACTAL_ROWS), -(-tile_n // FRACTAL_ROWS)
+    m_tiles, n_tiles = -(-sm // tile_m), -(-sn // tile_n)
     tiles = sb * si * m_tiles * n_tiles
-    chunks = ceil_div(k_blocks, chunk)
-    steps = chunks * ceil_div(chunk, step)
+    chunks = -(-k_blocks // chunk)
+    steps = chunks * -(-chunk // step)
     # Cube and MTE1, the average tile (the last one of an axis may be smaller)
     m_average, n_average = tiled_blocks(sm, tile_m) / m_tiles, tiled_blocks(sn, tile_n) / n_tiles
     cube = m_average * n_average * k_blocks * rates.per_block + steps * rates.mmad_gap
@@ -82,6 +88,12 @@ def score(
         busy += (n_tiles - 1) * min(compute, out)
     if in_turn * busy > limit:
         return math.inf
+    idle = (cube + mte1 + out - max(cube, mte1, out)) * tiles
+    if exact:  # nothing of what memory adds
+        cores = cores_of(product, share)
+        least = in_turn * (rates.latency + busy + idle * IMPERFECT_OVERLAP + out) * -(-cores // rates.cores)
+        if least + cores * rates.dispatch > limit * ROUNDING:
+            return math.inf
     t = traffic_of(product, rates, share, (tile_m, tile_n), chunk=chunk, hold=hold, band=band)
     ahead = lookahead(rates.queue)
 
@@ -101,16 +113,16 @@ def score(
         last = out + m_blocks * n_blocks * FRACTAL_ROWS * FRACTAL_ROWS * product.out_itemsize / end.rate_out
         waits = tiles * chunks * max(0.0, (rates.latency - pace / chunks) / 2) if band == tile_m else 0.0
         if (
-            steps // chunks * ceil_div(band, tile_m) > ahead
+            steps // chunks * -(-band // tile_m) > ahead
         ):  # loads run ahead inside a loop, but not into the next turn of the loop around
             turns = sb * si * n_tiles if chunks == 1 else tiles
             load = (a_load + (0 if hold == "b" else b_load)) / chunks + rates.latency
             waits = max(waits, (turns - 1) * max(0.0, load - ahead * pace / steps))
-        others = (cube + mte1 + out - max(cube, mte1, out)) * tiles + min(busy, memory)
+        others = idle + min(busy, memory)
         return max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
 
     cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
-    return in_turn * cycles * ceil_div(t.cores, rates.cores) + t.cores * rates.dispatch
+    return in_turn * cycles * -(-t.cores // rates.cores) + t.cores * rates.dispatch
 
 
 def tiled_blocks(elements: int, tile: int) -> int:
@@ -120,9 +132,10 @@ def tiled_blocks(elements: int, tile: int) -> int:
     8
     """
     whole, tail = divmod(elements, tile)
-    return whole * ceil_div(tile, FRACTAL_ROWS) + ceil_div(tail, FRACTAL_ROWS)
+    return whole * -(-tile // FRACTAL_ROWS) - (-tail // FRACTAL_ROWS)
 
 
+@cache
 def lookahead(queue: int) -> int:
     """How many mmads the scalar unit is ahead of the Cube before its queue is full."""
     return max(1, queue // ENTRIES_PER_STEP - 1)

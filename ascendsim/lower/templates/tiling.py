@@ -22,7 +22,6 @@ from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
 from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import (
-    cores_of,
     least_cycles,
     least_of_moves,
     least_of_tiles,
@@ -31,7 +30,7 @@ from ascendsim.lower.templates.least import (
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates, rates_of
 from ascendsim.lower.templates.score import lookahead, score
 from ascendsim.lower.templates.strips import Strip, row_parts
-from ascendsim.lower.templates.traffic import Share
+from ascendsim.lower.templates.traffic import Share, cores_of
 from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
@@ -452,6 +451,7 @@ def _fill_l1(
                     accumulators=accumulators,
                     band=band,
                     limit=limit,
+                    exact=exact,
                 )
                 if cycles < math.inf and (cycles <= limit or not exact):
                     yield Tiling(

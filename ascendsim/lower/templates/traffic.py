@@ -16,7 +16,6 @@ from ascendsim.core.formats import (
     FRACTAL_ROWS,
     TRANSACTION_BYTES,
     align,
-    ceil_div,
 )
 from ascendsim.isa.cost_transfer import unaligned_efficiency
 from ascendsim.lower.templates.conv import is_direct
@@ -64,6 +63,12 @@ class Traffic(NamedTuple):
     in_l2: float
 
 
+def cores_of(product: Product, share: Share) -> int:
+    """Cores that get a share."""
+    batch, images, m, n = share
+    return -(-product.batch // batch) * -(-product.images // images) * -(-product.m // m) * -(-product.n // n)
+
+
 def traffic_of(
     product: Product, rates: Rates, share: Share, tile: tuple[int, int], *, chunk: int, hold: str, band: int
 ) -> Traffic:
@@ -71,11 +76,11 @@ def traffic_of(
     conv, k_blocks = product.conv, product.k_blocks
     sb, si, sm, sn = share
     tile_m, tile_n = tile
-    m_tiles, n_tiles = ceil_div(sm, tile_m), ceil_div(sn, tile_n)
+    m_tiles, n_tiles = -(-sm // tile_m), -(-sn // tile_n)
     tiles = sb * si * m_tiles * n_tiles
-    a_tile = product.a_bytes(sm, band, chunk) * ceil_div(k_blocks, chunk)
-    b_tile = ceil_div(tile_n, FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
-    a_loads = sb * si * ceil_div(sm, band) * (1 if hold == "a" else n_tiles)
+    a_tile = product.a_bytes(sm, band, chunk) * -(-k_blocks // chunk)
+    b_tile = -(-tile_n // FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
+    a_loads = sb * si * -(-sm // band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     core_a: float = a_loads * a_tile
     core_b = b_loads * b_tile * (sn / (n_tiles * tile_n))
@@ -94,15 +99,8 @@ def traffic_of(
     if conv is not None and not aligned_planes(conv, tile_m):
         core_a /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
     core_a *= strip_waste(conv, conv.width * BLOCK_BYTES) if isinstance(conv, Strip) else 1.0
-    outputs = product.m * product.n * product.images * product.batch
-    cores = (
-        ceil_div(product.batch, sb)
-        * ceil_div(product.images, si)
-        * ceil_div(product.m, sm)
-        * ceil_div(product.n, sn)
-    )
-    extra_in = outputs * product.extra_in_bytes
-    out = outputs * (product.out_itemsize + product.extra_out_bytes) * 1.0
+    cores = cores_of(product, share)
+    extra_in, out = product.extra_bytes, product.result_bytes
     if conv is not None and tile_m % FRACTAL_ROWS and tile_m < product.m:
         # a channel block of the tile does not end on a 512 B boundary
         out /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
@@ -114,16 +112,9 @@ def traffic_of(
 
     l2_rate = rates.l2_share * rates.cores / cores
 
-    def ways(missed_a: float, missed_b: float) -> tuple[float, float]:
-        """Rates of a core's own path, where DRAM delivers so much of what it reads of A and of B."""
-        way_a, way_b = (
-            bursts.dram * min(l2_rate / bursts.l2, rates.way_in(cut, bursts.requests, missed, cores))
-            for bursts, cut, missed in (
-                (bursts_a, product.a_cut, missed_a),
-                (bursts_b, product.b_cut, missed_b),
-            )
-        )
-        return way_a, way_b
+    def way(bursts: Bursts, cut: str, missed: float) -> float:
+        """Rate of a core's own path to an operand, where DRAM delivers so much of what it reads of it."""
+        return bursts.dram * min(l2_rate / bursts.l2, rates.way_in(cut, bursts.requests, missed, cores))
 
     def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
         dram = from_dram + written if rates.half_duplex else max(from_dram, written)
@@ -137,8 +128,10 @@ def traffic_of(
 
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
-    way_a, way_b = ways(0.0, 0.0)
-    slow_a, slow_b = ways(1 / shared_a, 1 / shared_b)
+    way_a, way_b = slow_a, slow_b = way(bursts_a, product.a_cut, 0.0), way(bursts_b, product.b_cut, 0.0)
+    if rates.waiting is not None:  # what comes from DRAM comes slower
+        slow_a = way(bursts_a, product.a_cut, 1 / shared_a)
+        slow_b = way(bursts_b, product.b_cut, 1 / shared_b)
     far_a, far_b = min(slow_a, rates.dram / cores * shared_a), min(slow_b, rates.dram / cores * shared_b)
     weights = product.b_constant
     a, b = product.operand_bytes
@@ -165,7 +158,7 @@ def dram_bytes(
     a, b = product.operand_bytes
     out = product.batch * product.images * product.m * product.n * product.out_itemsize
     sb, si, sm, sn = share
-    turns_m, turns_n = si * ceil_div(sm, tile[0]), ceil_div(sn, tile[1])
+    turns_m, turns_n = si * -(-sm // tile[0]), -(-sn // tile[1])
     # shares of the operands that all cores touch in one turn: of the batch loop, then of a tile of rows or
     # columns
     at_once, rows, columns = 1 / sb, 1 / turns_m, 1 / turns_n
