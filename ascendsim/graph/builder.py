@@ -11,7 +11,7 @@ graph = b.build()
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsIndex, Union
 
 import numpy as np
@@ -109,7 +109,7 @@ class GraphBuilder:
             domain: Of the operator.
             attributes: By ONNX name; lists become tuples, None leaves an attribute out.
         """
-        return self.ops(op_type, *inputs, outputs=outputs, name=name, domain=domain, **attributes)[0]
+        return self._ops(op_type, inputs, outputs, name, domain, attributes)[0]
 
     @checked()
     def ops(
@@ -124,6 +124,17 @@ class GraphBuilder:
         """Like `op`, for a node with several outputs (`outputs` names or counts them); returns all of
         them.
         """
+        return self._ops(op_type, inputs, outputs, name, domain, attributes)
+
+    def _ops(
+        self,
+        op_type: str,
+        inputs: Sequence[Operand],
+        outputs: Sequence[str] | int | None,
+        name: str | None,
+        domain: str,
+        attributes: Mapping[str, AttributeValue | list[int] | list[float] | None],
+    ) -> list[Tensor]:
         tensors = [
             item if isinstance(item, Tensor) else self._operand(item, op_type, inputs) for item in inputs
         ]
