@@ -42,13 +42,23 @@ def stable_order(
             if place is not None:
                 waiting[number] += 1
                 followers[place].append(number)
-    ready = [number for number, count in enumerate(waiting) if count == 0]  # rising, so it is a heap
+    # those that wait for nothing are in order; the others come to a heap, which stays small
+    first = [number for number, count in enumerate(waiting) if count == 0]
+    first.append(len(given))
+    ready: list[int] = []
     order: list[Item] = []
-    while ready:
-        number = heapq.heappop(ready)
+    at = 0
+    while True:
+        if ready and ready[0] < first[at]:
+            number = heapq.heappop(ready)
+        elif at + 1 < len(first):
+            number = first[at]
+            at += 1
+        else:
+            break
         order.append(given[number])
         for follower in followers[number]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
+            left = waiting[follower] = waiting[follower] - 1
+            if not left:
                 heapq.heappush(ready, follower)
     return order, [item for item, count in zip(given, waiting, strict=True) if count > 0]

@@ -22,7 +22,10 @@ class InferShapePass:
     op_types: None = None
 
     def run(self, node: Node, site: Site) -> bool:
-        if all(tensor.origin_dtype is not None and tensor.is_static for tensor in node.outputs):
+        for tensor in node.outputs:
+            if tensor.origin_dtype is None or not tensor.is_static:
+                break
+        else:
             return False
         definition = site.opset.find(node.op_type, node.domain)
         if definition is None:

@@ -27,12 +27,11 @@ def find_matches(graph: Graph, name: str, pattern: Op | Pattern) -> Iterator[Mat
         pattern: What is looked for.
     """
     wanted = compiled(pattern)
-    types, outputs = wanted.parts[wanted.root].types, set(graph.outputs)
-    for node in graph.topological():
-        if node.op_type in types:
-            match = match_at(node, name, wanted, outputs)
-            if match is not None:
-                yield match
+    types, outputs = set(wanted.parts[wanted.root].types), set(graph.outputs)
+    for node in [node for node in graph.topological() if node.op_type in types]:
+        match = match_at(node, name, wanted, outputs)
+        if match is not None:
+            yield match
 
 
 def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[Tensor]) -> Match | None:
