@@ -39,7 +39,7 @@ class MeasuredError:
 
     Attributes:
         soc: The chip that was simulated.
-        older: Whether kernels of an older CANN were simulated.
+        older: Whether an older CANN was simulated.
         kind: Of the network, see `network_kind`; of an operator `OPERATOR` and what it is for.
         name: The network, or the operator's type; only tells points of one from those of another.
         log_ratio: Logarithm of measured / simulated duration.
@@ -93,7 +93,7 @@ def interval_of(
         soc: Name of the chip.
         kind: Of the network or operator.
         share: Part of real executions that shall lie inside.
-        older: Whether kernels of an older CANN were simulated.
+        older: Whether an older CANN was simulated.
         unlike: What it is a case of that was never measured ("several devices together"); "" = of none.
 
     Raises:

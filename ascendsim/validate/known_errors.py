@@ -13,8 +13,9 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ascendsim.api.network_kind import network_kind
+from ascendsim import soc as chips
 from ascendsim.api.running import simulate
-from ascendsim.compiler.cann_versions import older_kernels
+from ascendsim.compiler.cann_versions import changes_of, older_kernels
 from ascendsim.core.table import Row, Table
 from ascendsim.ops import default_opset
 from ascendsim.opset.facts import Kind
@@ -77,10 +78,18 @@ def error_table(name: str, rows: Sequence[Row]) -> Table:
 
 
 def unseen_values(points: Sequence[Point]) -> Callable[[Point], Mapping[str, float]]:
-    """For each point the constants of its chip that were fitted without its network."""
+    """For each point the constants of its chip that were fitted without its network, as far as its version of
+    CANN does not say otherwise.
+    """
     groups = {point.group: FITTED.get(point.group, point.group) for point in points}
     stored = {group: left_out_values(fitted) for group, fitted in groups.items()}
-    return lambda point: stored[point.group].get(point.model, {})
+
+    def values(point: Point) -> Mapping[str, float]:
+        changed = {change.key for change in changes_of(chips.load(point.soc), point.conditions.cann or None)}
+        found = stored[point.group].get(point.model, {})
+        return {key: value for key, value in found.items() if key not in changed}
+
+    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.instructions import Vector
 from ascendsim.soc import load
+from ascendsim.validate.calibrate import figure
 
 QUICK = {"op_select_implmode": "high_performance", "optypelist_for_implmode": "Gelu"}
 
@@ -140,9 +141,28 @@ def test_versions() -> None:
             chip = next(
                 load(soc) for soc in ("Ascend310", "Ascend310P3") if load(soc).generation == generation
             )
-            other = with_version(chip, name).kernels
-            assert all(getattr(other, item.key) != getattr(chip.kernels, item.key) for item in changes)
+            other = with_version(chip, name)
+            assert all(figure(other, item.key) != figure(chip, item.key) for item in changes)
             assert all(item.source for item in changes)
+
+
+def test_tasks_follow_later_with_an_older_version() -> None:
+    """Each task but the first by as much; a figure of the user's stays."""
+
+    def times(tasks: int, **options: Any) -> float:
+        b = asim.GraphBuilder("chain")
+        x = b.input("x", (16, 16), "float16")
+        for _ in range(tasks):
+            x = b.op("Softmax", x, axis=-1)
+        b.output(x, "y")
+        return microseconds(b.build(), "Ascend310P3", **options)
+
+    late = [times(tasks, cann="5.1") - times(tasks) for tasks in (1, 2, 5)]
+    assert late[0] == pytest.approx(0, abs=1e-3)
+    assert late[1] > 0.5
+    assert late[2] == pytest.approx(4 * late[1], rel=1e-3)
+    own = {"set": {"launch.task_gap_us": 0.3}}
+    assert times(2, cann="5.1", **own) == times(2, **own)
 
 
 def test_the_command_line_takes_them(capsys: pytest.CaptureFixture[str]) -> None:

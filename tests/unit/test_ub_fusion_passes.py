@@ -147,6 +147,30 @@ def test_batched_product_takes_two_operators() -> None:
     assert same_values(fused)
 
 
+@pytest.mark.parametrize("chip", ["Ascend310P3", "Ascend910A"])
+@pytest.mark.parametrize("behind", ["Gelu", "Relu"])
+def test_what_shares_a_task_with_a_batched_product_and_its_bias(behind: str, chip: str) -> None:
+    """Where the bias is an operator of its own there is room for one more, of few types."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        x, weights, bias = b.input("x", (4, 32, 48), "float16"), random(48, 32), random(32)
+        product = b.op("BatchMatMul", x, weights, bias, domain="ascend", adj_x1=0, adj_x2=0)
+        return b.op(behind, product)
+
+    fused = ub(build(body), chip)
+    alone = chip == "Ascend310P3" and behind == "Gelu"
+    assert fused.scopes == ([] if alone else [("BatchMatMul", behind)])
+    assert any("Gelu has a task of its own" in reason for reason in fused.reasons) == alone
+    assert same_values(fused)
+
+
+def test_a_batched_product_without_bias_takes_gelu() -> None:
+    fused = ub(
+        build(lambda b: b.op("Gelu", b.op("MatMul", b.input("x", (4, 32, 48), "float16"), random(48, 32))))
+    )
+    assert fused.scopes == [("MatMul", "Gelu")]
+
+
 def test_reduction_with_operators_on_both_sides() -> None:
     def body(b: GraphBuilder) -> Tensor:
         x = b.op("Abs", b.op("Exp", b.input("x", ROWS, "float16")))

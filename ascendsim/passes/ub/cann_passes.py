@@ -46,6 +46,10 @@ BEHIND_PRODUCT = frozenset(
 # operators between quantised tensors: dequantised in front and quantised behind in themselves
 OF_INTEGERS = frozenset({"QLinearAdd", "QLinearMul"})
 FIRST_OF_TWO = frozenset({"Relu", "LeakyRelu", "Add", "Muls", "Sum"})
+# Operators behind a batched product and its bias where the latter is an operator (rule reference,
+# TbeBatchMatmulElementWiseFusionPass: elemwise1; TbeFullyconnectionElemwiseDequantFusionPass takes two
+# operators only if the second is Relu6). FusedMulAdd behind a bias does not come up.
+BEHIND_BIAS = frozenset({"Add", "Relu"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,28 @@ class UbPass:
     Attributes:
         name: CANN's or MindSpore's.
         patterns: In the order in which they are tried.
+        bias_apart: Whether a bias of a batched product counts as an operator behind it. Here graph fusion
+            makes it an input on every chip, which is the same work.
     """
 
     name: str
     patterns: tuple[UbPattern, ...]
+    bias_apart: bool = False
 
     def refusal(self, nodes: tuple[Node, ...]) -> str | None:
         """Why a match must not be fused, apart from what patterns say; None if it may."""
         for node in nodes:
             if node.op_type.startswith("Reduce") and node.origin.get("framework") == "caffe":
                 return "a reduction of Caffe cannot be fused (one of TensorFlow can)"
+        return _bias_refusal(nodes) if self.bias_apart else None
+
+
+def _bias_refusal(nodes: tuple[Node, ...]) -> str | None:
+    product, *behind = nodes
+    if product.op_type != "BatchMatMul" or product.input(2) is None:
         return None
+    refused = next((node.op_type for node in behind if node.op_type not in BEHIND_BIAS), None)
+    return None if refused is None else f"behind a batched product and its bias {refused} has a task of its own"
 
 
 def head(name: str, *kinds: K, shared: bool = False) -> Part:
@@ -92,7 +107,7 @@ def gated(name: str, first: Part, *between: Part, behind: tuple[Part, ...] = ())
 
 def cann_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     """All passes with a rule here but the automatic one, in no particular order."""
-    return (*convolution_passes(limits), *product_passes(), *vector_passes(limits))
+    return (*convolution_passes(limits), *product_passes(limits), *vector_passes(limits))
 
 
 def convolution_passes(limits: UbLimits) -> tuple[UbPass, ...]:
@@ -233,7 +248,7 @@ def hard_swish(name: str) -> UbPattern:
     return UbPattern(name, (conv, *parts), edges)
 
 
-def product_passes() -> tuple[UbPass, ...]:
+def product_passes(limits: UbLimits) -> tuple[UbPass, ...]:
     """Passes whose head is a matrix product."""
     dequant, quant = optional("dequant", K.DEQUANT), optional("quant", K.QUANT)
     first = Part("eltwise1", EITHER, others=ANY, types=BEHIND_PRODUCT)
@@ -267,6 +282,7 @@ def product_passes() -> tuple[UbPass, ...]:
                     needs_shared=True,
                 ),
             ),
+            limits.bias_apart,
         ),
         UbPass(
             "ATbeMatmulElemwiseFusionPass",
@@ -287,6 +303,7 @@ def product_passes() -> tuple[UbPass, ...]:
                 chain("batchmatmul_elemwise", batched, anything),
                 chain("batchmatmul_double_out", shared, *diamond, needs_shared=True),
             ),
+            limits.bias_apart,
         ),
         UbPass(
             "MatmulConfusiontransposeUbFusion",

@@ -19,6 +19,9 @@ from dataclasses import dataclass, fields, replace
 
 from ascendsim.core.errors import InputError, suggest
 
+# Chips for which the rule reference lists no pass that joins product and bias though it lists other passes of
+# products: the Atlas inference products. Of Ascend310 and 910 it says nothing.
+BIAS_APART = frozenset({"Ascend310P"})
 MOST = 64  # no limit may be larger: names of tasks and the search for patterns stay in bounds
 
 
@@ -36,6 +39,8 @@ class UbLimits:
         automatic: Nodes of a scope of the automatic pass; 0 = the profile does not have the pass.
         readers: Readers that a tensor inside such a scope may have.
         summands: Inputs that AddN may have there.
+        bias_apart: Whether a bias is none of a batched product's own inputs but an operator behind it; see
+            `cann_passes`.
     """
 
     name: str
@@ -50,6 +55,7 @@ class UbLimits:
     automatic: int = 0
     readers: int = 6
     summands: int = 6
+    bias_apart: bool = False
 
     @property
     def mindspore(self) -> bool:
@@ -86,7 +92,7 @@ def limits_of(soc: str, profile: str | None = None, changes: Mapping[str, int] |
             repr(name),
             suggest(str(name), PROFILES),
         )
-    numbers = {field.name for field in fields(UbLimits)} - {"name"}
+    numbers = {field.name for field in fields(UbLimits)} - {"name", "bias_apart"}
     for key, value in (changes or {}).items():
         if key not in numbers:
             raise InputError(
@@ -106,4 +112,5 @@ def limits_of(soc: str, profile: str | None = None, changes: Mapping[str, int] |
         reduce_after=min(limits.reduce_after, limits.reduce_all),
         segment_before=min(limits.segment_before, limits.segment_all),
         segment_after=min(limits.segment_after, limits.segment_all),
+        bias_apart=soc in BIAS_APART and not limits.mindspore,
     )
