@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from math import prod
 from pathlib import Path
 
 import onnx
@@ -18,6 +19,17 @@ def test_the_index_lists_every_file_with_its_size(models_dir: Path) -> None:
     sizes = {path.name: str(path.stat().st_size) for path in models_dir.glob("*.onnx")}
     assert len(sizes) == 41
     assert {name: row["bytes"] for name, row in _index(models_dir).items()} == sizes
+
+
+def test_the_published_vit_b_16_is_vit_s_16_of_other_sizes(models_dir: Path) -> None:
+    """The same operators in the same order, and twice the width."""
+    small, base = (
+        onnx.load(models_dir / name, load_external_data=False)
+        for name in ("vit_s_16.onnx", "published/vit_b_16.onnx")
+    )
+    assert [node.op_type for node in small.graph.node] == [node.op_type for node in base.graph.node]
+    parameters = sum(prod(tensor.dims) for tensor in base.graph.initializer if tensor.data_type == 1)
+    assert parameters / 1e6 == pytest.approx(86.57, abs=0.1), "as the paper has it"
 
 
 @pytest.mark.parametrize(
