@@ -31,9 +31,7 @@ class Change:
     source: str
 
 
-_LONG_GELU = Change(
-    "kernels.gelu_two_exponents", True, "tbe/impl/gelu.py of 2020: one formula for all chips"
-)
+_LONG_GELU = Change("kernels.gelu_two_exponents", True, "tbe/impl/gelu.py of 2020: one formula for all chips")
 _NO_POLYNOMIAL = Change(
     "kernels.sigmoid_polynomial", False, "tbe/impl/dynamic/sigmoid.py of 2021: no impl_mode"
 )

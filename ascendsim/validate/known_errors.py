@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
-from ascendsim.api.network_kind import network_kind
 from ascendsim import soc as chips
+from ascendsim.api.network_kind import network_kind
 from ascendsim.api.running import simulate
 from ascendsim.compiler.cann_versions import changes_of, older_kernels
 from ascendsim.core.table import Row, Table

@@ -80,7 +80,9 @@ def _bias_refusal(nodes: tuple[Node, ...]) -> str | None:
     if product.op_type != "BatchMatMul" or product.input(2) is None:
         return None
     refused = next((node.op_type for node in behind if node.op_type not in BEHIND_BIAS), None)
-    return None if refused is None else f"behind a batched product and its bias {refused} has a task of its own"
+    return (
+        None if refused is None else f"behind a batched product and its bias {refused} has a task of its own"
+    )
 
 
 def head(name: str, *kinds: K, shared: bool = False) -> Part:
