@@ -39,10 +39,10 @@ def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[T
     wanted = compiled(pattern)
     part = wanted.parts[wanted.root]
     first = part.form(root)
-    if first is None:
+    if first is None or not _fed(first, wanted):  # a chain reads what its first link reads
         return None
     for form in _forms(part, first, ()):
-        if not _fed(form, wanted) or not _followed(form, wanted):
+        if not _followed(form, wanted):
             continue
         for bound, tensors in _bind(wanted, {}, {}, (), wanted.root, form):
             if _stands(wanted, bound, outputs):
