@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from ascendsim.core.errors import CompileError
@@ -33,6 +32,8 @@ Place: TypeAlias = tuple[Buffer, str]
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
 _PIPES = tuple(Pipe)
 _NUMBERS = {pipe: number for number, pipe in enumerate(_PIPES)}
+_WORK, _SET, _WAIT, _BARRIER = range(4)
+_KINDS: Mapping[type, int] = {SetFlag: _SET, WaitFlag: _WAIT, Barrier: _BARRIER}
 
 
 class _Access(NamedTuple):
@@ -47,6 +48,8 @@ class _Step(NamedTuple):
     pipe: int
     instruction: Instruction
     accesses: tuple[_Access, ...]
+    kind: int
+    flag: str
 
 
 class _Touch(NamedTuple):
@@ -74,12 +77,14 @@ class Walk:
     def __iter__(self) -> Iterator[_Step]:
         yield from self._steps
         for instruction, variables in self._left:
+            flag = instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else ""
+            kind = _KINDS.get(type(instruction), _WORK)
             accesses = [
                 _access(operand, write, variables, self._allocations)
                 for write, operands in ((False, reads(instruction)), (True, writes(instruction)))
                 for operand in operands
             ]
-            self._steps.append(_Step(_NUMBERS[instruction.pipe], instruction, tuple(accesses)))
+            self._steps.append(_Step(_NUMBERS[instruction.pipe], instruction, tuple(accesses), kind, flag))
             yield self._steps[-1]
 
 
@@ -108,19 +113,25 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
     clocks: list[Clock] = [[0] * len(_PIPES) for _ in _PIPES]
     tokens = {name: deque([[0] * len(_PIPES)] * initial) for name, initial in flags.items()}
     touched: dict[Place, list[_Touch]] = {}
-    for pipe, instruction, accesses in islice(_with_flags(walk, flags), limit):
+    left = limit
+    for pipe, instruction, accesses, kind, flag in walk:
+        if _SET <= kind <= _WAIT and flag not in flags:
+            continue
+        if not left:
+            break
+        left -= 1
         clock = clocks[pipe]
-        if isinstance(instruction, SetFlag):
-            tokens[instruction.flag].append(clock.copy())
-        elif isinstance(instruction, WaitFlag):
-            if not tokens[instruction.flag]:
+        if kind == _SET:
+            tokens[flag].append(clock.copy())
+        elif kind == _WAIT:
+            if not tokens[flag]:
                 raise CompileError(
-                    f"wait for flag {instruction.flag!r}",
+                    f"wait for flag {flag!r}",
                     "must follow its set in program order",
                     remedy="move the set up",
                 )
-            clock[:] = map(max, clock, tokens[instruction.flag].popleft())
-        elif isinstance(instruction, Barrier):
+            clock[:] = map(max, clock, tokens[flag].popleft())
+        elif kind == _BARRIER:
             if instruction.pipe is Pipe.S:  # of all pipes: from here on each knows what all have done
                 known = [own[number] for number, own in enumerate(clocks)]
                 clocks = [known.copy() for _ in clocks]
@@ -129,13 +140,6 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
             for place, low, high, write, operand in accesses:
                 touch = _Touch(pipe, clock[pipe], write, low, high, instruction)
                 touched[place] = _meet(touched.get(place, ()), touch, clock, operand)
-
-
-def _with_flags(walk: Walk, flags: Collection[str]) -> Iterator[_Step]:
-    for step in walk:
-        instruction = step.instruction
-        if not isinstance(instruction, (SetFlag, WaitFlag)) or instruction.flag in flags:
-            yield step
 
 
 def _access(
@@ -158,8 +162,11 @@ def _meet(earlier: Collection[_Touch], touch: _Touch, clock: Clock, operand: Ope
     pipe, _, write, low, high, _ = touch
     for other in earlier:
         its_pipe, number, its_write, its_low, its_high, _ = other
+        if its_low >= high or low >= its_high:  # as nearly all do
+            kept.append(other)
+            continue
         ordered = its_pipe == pipe or clock[its_pipe] >= number
-        if not ordered and (its_write or write) and its_low < high and low < its_high:
+        if not ordered and (its_write or write):
             raise _race(other, touch, operand)
         # A write that covers an earlier access and is ordered after it stands for it from now on.
         covered = write and ordered and low <= its_low and its_high <= high
