@@ -10,8 +10,7 @@ programs, as it visits every instruction that runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ascendsim.core.errors import CompileError
@@ -33,6 +32,8 @@ Place: TypeAlias = tuple[Buffer, str]
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
 _PIPES = tuple(Pipe)
 _NUMBERS = {pipe: number for number, pipe in enumerate(_PIPES)}
+_WORK, _SET, _WAIT, _BARRIER = range(4)
+_KINDS: Mapping[type, int] = {SetFlag: _SET, WaitFlag: _WAIT, Barrier: _BARRIER}
 
 
 class _Access(NamedTuple):
@@ -44,9 +45,23 @@ class _Access(NamedTuple):
 
 
 class _Step(NamedTuple):
+    """An instruction that runs.
+
+    Attributes:
+        pipe: Number of its pipe.
+        accesses: What it reads and writes.
+        kind: Whether it works, sets a flag, waits for one or is a barrier.
+        flag: Its name.
+        after: Of other pipes, how many instructions must be complete before it: those that touch the same
+            bytes. What a later write covers is left out, as that one must come after it itself.
+    """
+
     pipe: int
     instruction: Instruction
     accesses: tuple[_Access, ...]
+    kind: int
+    flag: str
+    after: tuple[tuple[int, int], ...]
 
 
 class _Touch(NamedTuple):
@@ -70,17 +85,45 @@ class Walk:
         self._allocations = {allocation.name: allocation for allocation in block.allocations}
         self._steps: list[_Step] = []
         self._left = in_order(block.body)
+        self._done = [0] * len(_PIPES)
+        # by place: pipe and number of what has touched it, whether it wrote, and the bytes
+        self._touched: dict[Place, list[tuple[int, int, bool, int, int]]] = {}
 
     def __iter__(self) -> Iterator[_Step]:
         yield from self._steps
         for instruction, variables in self._left:
+            flag = instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else ""
+            kind = _KINDS.get(type(instruction), _WORK)
             accesses = [
                 _access(operand, write, variables, self._allocations)
                 for write, operands in ((False, reads(instruction)), (True, writes(instruction)))
                 for operand in operands
             ]
-            self._steps.append(_Step(_NUMBERS[instruction.pipe], instruction, tuple(accesses)))
+            pipe = _NUMBERS[instruction.pipe]
+            after = self._after(pipe, accesses) if kind == _WORK else ()
+            self._steps.append(_Step(pipe, instruction, tuple(accesses), kind, flag, after))
             yield self._steps[-1]
+
+    def _after(self, pipe: int, accesses: Sequence[_Access]) -> tuple[tuple[int, int], ...]:
+        """See `_Step`."""
+        self._done[pipe] += 1
+        needed: dict[int, int] = {}
+        for place, low, high, write, _ in accesses:
+            kept = []
+            for other in self._touched.get(place, ()):
+                its_pipe, number, its_write, its_low, its_high = other
+                if its_low >= high or low >= its_high:  # as nearly all do
+                    kept.append(other)
+                    continue
+                if its_pipe != pipe and (write or its_write) and number > needed.get(its_pipe, 0):
+                    needed[its_pipe] = number
+                covered = write and low <= its_low and its_high <= high
+                again = not its_write and (its_pipe, its_low, its_high) == (pipe, low, high)
+                if not covered and not again:
+                    kept.append(other)
+            kept.append((pipe, self._done[pipe], write, low, high))
+            self._touched[place] = kept
+        return tuple(needed.items())
 
 
 def check_hazards(block: Block, limit: int = 20_000) -> None:
@@ -91,6 +134,42 @@ def check_hazards(block: Block, limit: int = 20_000) -> None:
             program order.
     """
     check_order(Walk(block), {flag.name: flag.initial for flag in block.flags}, limit)
+
+
+def has_race(walk: Walk, flags: Mapping[str, int], limit: int) -> bool:
+    """Whether `check_order` finds anything, in a fraction of its time."""
+    clocks: list[Clock] = [[0] * len(_PIPES) for _ in _PIPES]
+    tokens = {name: deque([[0] * len(_PIPES)] * initial) for name, initial in flags.items()}
+    left = limit
+    for pipe, _, _, kind, flag, after in walk:
+        if _SET <= kind <= _WAIT and flag not in flags:
+            continue
+        if not left:
+            break
+        left -= 1
+        clock = clocks[pipe]
+        if kind == _WORK:
+            clock[pipe] += 1
+            for other, number in after:
+                if clock[other] < number:
+                    return True
+        elif kind == _SET:
+            tokens[flag].append(clock.copy())
+        elif kind == _WAIT:
+            if not tokens[flag]:
+                return True
+            clock[:] = map(max, clock, tokens[flag].popleft())
+        else:
+            clocks = _after_barrier(clocks, pipe)
+    return False
+
+
+def _after_barrier(clocks: list[Clock], pipe: int) -> list[Clock]:
+    """What the pipes know after a barrier; if it is one of all pipes, each knows what all have done."""
+    if _PIPES[pipe] is not Pipe.S:
+        return clocks
+    known = [own[number] for number, own in enumerate(clocks)]
+    return [known.copy() for _ in clocks]
 
 
 def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
@@ -108,34 +187,31 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
     clocks: list[Clock] = [[0] * len(_PIPES) for _ in _PIPES]
     tokens = {name: deque([[0] * len(_PIPES)] * initial) for name, initial in flags.items()}
     touched: dict[Place, list[_Touch]] = {}
-    for pipe, instruction, accesses in islice(_with_flags(walk, flags), limit):
+    left = limit
+    for pipe, instruction, accesses, kind, flag, _ in walk:
+        if _SET <= kind <= _WAIT and flag not in flags:
+            continue
+        if not left:
+            break
+        left -= 1
         clock = clocks[pipe]
-        if isinstance(instruction, SetFlag):
-            tokens[instruction.flag].append(clock.copy())
-        elif isinstance(instruction, WaitFlag):
-            if not tokens[instruction.flag]:
+        if kind == _SET:
+            tokens[flag].append(clock.copy())
+        elif kind == _WAIT:
+            if not tokens[flag]:
                 raise CompileError(
-                    f"wait for flag {instruction.flag!r}",
+                    f"wait for flag {flag!r}",
                     "must follow its set in program order",
                     remedy="move the set up",
                 )
-            clock[:] = map(max, clock, tokens[instruction.flag].popleft())
-        elif isinstance(instruction, Barrier):
-            if instruction.pipe is Pipe.S:  # of all pipes: from here on each knows what all have done
-                known = [own[number] for number, own in enumerate(clocks)]
-                clocks = [known.copy() for _ in clocks]
+            clock[:] = map(max, clock, tokens[flag].popleft())
+        elif kind == _BARRIER:
+            clocks = _after_barrier(clocks, pipe)
         else:
             clock[pipe] += 1
             for place, low, high, write, operand in accesses:
                 touch = _Touch(pipe, clock[pipe], write, low, high, instruction)
                 touched[place] = _meet(touched.get(place, ()), touch, clock, operand)
-
-
-def _with_flags(walk: Walk, flags: Collection[str]) -> Iterator[_Step]:
-    for step in walk:
-        instruction = step.instruction
-        if not isinstance(instruction, (SetFlag, WaitFlag)) or instruction.flag in flags:
-            yield step
 
 
 def _access(
@@ -158,8 +234,11 @@ def _meet(earlier: Collection[_Touch], touch: _Touch, clock: Clock, operand: Ope
     pipe, _, write, low, high, _ = touch
     for other in earlier:
         its_pipe, number, its_write, its_low, its_high, _ = other
+        if its_low >= high or low >= its_high:  # as nearly all do
+            kept.append(other)
+            continue
         ordered = its_pipe == pipe or clock[its_pipe] >= number
-        if not ordered and (its_write or write) and its_low < high and low < its_high:
+        if not ordered and (its_write or write):
             raise _race(other, touch, operand)
         # A write that covers an earlier access and is ordered after it stands for it from now on.
         covered = write and ordered and low <= its_low and its_high <= high

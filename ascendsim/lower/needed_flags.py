@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from operator import gt
 from typing import TypeAlias
 
-from ascendsim.core.errors import CompileError
-from ascendsim.isa.hazards import Walk, check_order
+from ascendsim.isa.hazards import Walk, has_race
 from ascendsim.isa.instructions import Buffer, Loop, Pipe, SetFlag, Statement, WaitFlag
 from ascendsim.isa.program import Block
 from ascendsim.isa.walk import reads, static, writes
@@ -73,7 +72,7 @@ def _useful(block: Block) -> Block:
     kept = {flag.name: flag.initial for flag in block.flags}
     for flag in block.flags:
         others = {name: initial for name, initial in kept.items() if name != flag.name}
-        if not flag.shared and not any(_has_race(walk, others) for walk in walks):
+        if not flag.shared and not any(has_race(walk, others, MOST_WALKED) for walk in walks):
             kept = others
     return _only(block, kept)
 
@@ -92,14 +91,6 @@ def _feeds_itself(block: Block) -> bool:
         for touched in (writes, reads)
     )
     return bool(written & read)
-
-
-def _has_race(walk: Walk, flags: Mapping[str, int]) -> bool:
-    try:
-        check_order(walk, flags, MOST_WALKED)
-    except CompileError:
-        return True
-    return False
 
 
 def _walked(body: Iterable[Statement]) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from ascendsim.isa.cost_model import LinkDemand
@@ -103,24 +104,20 @@ class Binding:
         finds there.
         """
         dram = self.soc.dram
-        useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else Fraction(1)
-        to_dram = miss * ratio
-        read, write = (old * ratio, to_dram) if demand.write else (to_dram, Fraction(0))
-        evicted = (
-            self.shares.evicted * useful * (1 if demand.write else miss) if demand.cached else Fraction(0)
-        )
-        write += evicted
-        from_l2 = Fraction(0 if demand.write and not demand.atomic else through_l2)
+        to_dram = miss * ratio if miss else NONE
+        read, write = (old * ratio if old else NONE, to_dram) if demand.write else (to_dram, NONE)
+        if demand.cached and self.shares.evicted:
+            useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else ALL
+            write += self.shares.evicted * useful * (1 if demand.write else miss)
+        from_l2 = ALL if through_l2 and (demand.atomic or not demand.write) else NONE
         if readers.shared and not demand.write:
-            from_l2 *= self._same_line_slowdown(Link.L2_READ)
+            from_l2 *= self._same_line_l2
         if readers.in_step and not demand.cached:
-            read *= self._same_line_slowdown(Link.DRAM_READ)
+            read *= self._same_line_dram
         if dram.half_duplex:
-            read, write = (
-                (read + write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s))
-                * self._turnaround(),
-                Fraction(0),
-            )
+            if write:
+                read += write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s)
+            read, write = read * self._turnaround, NONE
         to_l2 = through_l2 if demand.write else 0
         return (
             math.ceil(from_l2 * WEIGHT),
@@ -129,6 +126,7 @@ class Binding:
             math.ceil(write * WEIGHT),
         )
 
+    @cached_property
     def _turnaround(self) -> Fraction:
         """How much longer the bus is busy because the task's reads and writes take turns on it.
 
@@ -177,6 +175,14 @@ class Binding:
         from_l2 = Fraction(self.abreast, capacity[Link.L2_READ])
         from_dram = first * Fraction(self.abreast, capacity[Link.DRAM_READ])
         return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
+
+    @cached_property
+    def _same_line_l2(self) -> Fraction:
+        return self._same_line_slowdown(Link.L2_READ)
+
+    @cached_property
+    def _same_line_dram(self) -> Fraction:
+        return self._same_line_slowdown(Link.DRAM_READ)
 
     def _same_line_slowdown(self, link: Link) -> Fraction:
         """How much longer L2 or DRAM take where cores ask for the same lines at the same time."""

@@ -1,5 +1,5 @@
-"""One core, or a group of cores in lock-step, that runs a block: a scalar unit, its queues, and one process a
-pipe.
+"""One core, or a group of cores in lock-step, that runs a block: a scalar unit, its queues, and one generator
+a pipe.
 
 Everything inside a core is ordered by tokens that carry the tick at which they may be used: an instruction
 its issue time, a free queue slot the time at which it became free, a flag the time at which it fires. A pipe
@@ -20,12 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from simpy.events import Event
-
 from ascendsim.isa.instructions import Flag, Instruction
 from ascendsim.machine.barrier import Member, Wire
 from ascendsim.machine.compiled import BARRIER, END, FIXED, SET, WAIT, CompiledBlock, LoopEnd, Operation, Run
-from ascendsim.machine.links import Flow, Links
+from ascendsim.machine.links import Flow, Links, nothing
 from ascendsim.machine.skipping_clock import Timeline
 
 NO_WIRES: Mapping[str, Wire] = MappingProxyType({})
@@ -53,7 +51,8 @@ class Lane:
     Attributes:
         queue: Issue ticks and operations of what waits in the queue.
         free: Ticks at which the free queue slots became free.
-        sleep: Set while the pipe has no instruction.
+        sleep: Whether the pipe waits for an instruction.
+        go: Lets it go on from where it waits.
         doing: The operation that holds it up, an empty one while it has none, None if nothing does.
         times: Of the last wait: end of the last instruction, arrival, completion, start of the transfer (as
             in `_pipe`).
@@ -74,6 +73,7 @@ class Lane:
         "first_tick",
         "flow",
         "free",
+        "go",
         "in_flight",
         "last",
         "last_tick",
@@ -90,7 +90,8 @@ class Lane:
         self.name = name
         self.queue: deque[tuple[int, Operation]] = deque()
         self.free = deque([begin] * depth)
-        self.sleep: Event | None = None
+        self.sleep = False
+        self.go: Callable[[], object] = nothing
         self.doing: Operation | None = None
         self.times = (begin, begin, begin, begin)
         self.ready = [0] * operands
@@ -156,7 +157,8 @@ class CoreRun:
         self.tokens: list[deque[int]] = [
             deque([begin] * flag.initial if isinstance(flag, Flag) else ()) for flag in block.flags
         ]
-        self.waiters: list[Event | None] = [None] * len(block.flags)
+        self.waiters: list[Callable[[], object] | None] = [None] * len(block.flags)
+        self.wake = timeline.wakes.wake
         self.barriers: dict[int, Member] = {}
         for number, flag in enumerate(block.flags):
             if flag.name in wires:
@@ -170,9 +172,15 @@ class CoreRun:
 
     def start(self) -> None:
         """Starts the scalar unit and the pipes."""
-        for lane in self.lanes:
-            self.env.process(_pipe(self, lane))
+        self.begin_pipes(self.lanes)
         self.scalar.feed()
+
+    def begin_pipes(self, lanes: Sequence[Lane]) -> None:
+        """Lets pipes begin in this tick, in the order in which they are given."""
+        for lane in lanes:
+            lane.go = partial(next, _pipe(self, lane), None)
+            lane.flow.done = partial(self.wake, lane.go)
+        self.timeline.wakes.begin([lane.go for lane in lanes])
 
     def retire(self) -> None:
         """Notes that a pipe, or the scalar unit, has come to its end; the last one ends the block."""
@@ -279,10 +287,10 @@ class ScalarUnit:
                     time += issue
                     busy += issue
                     lane.queue.append((time, operation))
-                    if lane.sleep is not None:
-                        lane.sleep.succeed()
-                        lane.sleep = None
+                    if lane.sleep:
+                        lane.sleep = False
                         self.asleep -= 1
+                        self._core.wake(lane.go)
                 else:
                     after = self._own(operation, issue, time)
                     if after is None:
@@ -334,17 +342,16 @@ class ScalarUnit:
             return issue, time + issue
         tokens = core.tokens[detail]
         if not tokens:
-            event = core.waiters[detail] = Event(core.env)
-            event.callbacks.append(lambda _event: self.feed())
+            core.waiters[detail] = self.feed
             self.flag = detail
             return None
         return issue, max(time, tokens.popleft()) + issue
 
     def _finish(self) -> None:
         for lane in self._core.lanes:
-            if lane.sleep is not None:
-                lane.sleep.succeed()
-                lane.sleep = None
+            if lane.sleep:
+                lane.sleep = False
+                self._core.wake(lane.go)
         self.asleep = 0
         self._core.retire()
 
@@ -363,11 +370,11 @@ def give(core: CoreRun, flag: int, at: int) -> None:
     waiter = core.waiters[flag]
     if waiter is not None:
         core.waiters[flag] = None
-        waiter.succeed()
+        core.wake(waiter)
 
 
-def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
-    """The process of one pipe: takes instructions in order and gives each its start and end.
+def _pipe(core: CoreRun, lane: Lane) -> Generator[None, None, None]:
+    """One pipe: takes instructions in order and gives each its start and end; yields where it waits.
 
     What every instruction needs is written out here in local names: a call for each would cost the machine a
     tenth of its speed. Waiting, which is rare, is in functions below.
@@ -386,7 +393,8 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
                 if scalar.done:
                     break
                 lane.doing, lane.times, lane.busy = (), (local, arrival, complete, local), busy
-                yield _next_instruction(core, lane)
+                _next_instruction(core, lane)
+                yield
                 lane.doing = None
                 continue
         issue, operation = queue.popleft()
@@ -415,7 +423,8 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             arrived = tokens[operation[1]]
             while not arrived:
                 lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, local), busy
-                yield _flag(core, operation[1])
+                _flag(core, lane, operation[1])
+                yield
                 if core.block.scalar_sets:
                     scalar.asleep -= 1
                 lane.doing = None
@@ -440,7 +449,8 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
             start, transfer = local, transfers[index]
             lane.doing, lane.times, lane.busy = operation, (local, arrival, complete, start), busy
             flow.remaining, flow.kind = transfer.work, transfer.kind
-            yield enter(flow, start + occupancy)
+            enter(flow, start + occupancy)
+            yield
             lane.doing = None
             local, latency = int(env.now), transfer.latency
             in_flight.append(complete if complete > local + latency else local + latency)
@@ -454,21 +464,17 @@ def _pipe(core: CoreRun, lane: Lane) -> Generator[Event, None, None]:
     core.retire()
 
 
-def _next_instruction(core: CoreRun, lane: Lane) -> Event:
-    """What a pipe with an empty queue waits for; the scalar unit may go on since it does."""
-    sleep = lane.sleep = Event(core.env)
+def _next_instruction(core: CoreRun, lane: Lane) -> None:
+    """A pipe with an empty queue waits; the scalar unit may go on since it does."""
+    lane.sleep = True
     core.scalar.asleep += 1
     core.scalar.wanted = None
     core.scalar.feed()
-    return sleep
 
 
-def _flag(core: CoreRun, flag: int) -> Event:
-    """What a pipe waits for whose flag has not been set; the scalar unit may go on if it sets flags
-    itself.
-    """
-    waiter = core.waiters[flag] = Event(core.env)
+def _flag(core: CoreRun, lane: Lane, flag: int) -> None:
+    """A pipe waits whose flag has not been set; the scalar unit may go on if it sets flags itself."""
+    core.waiters[flag] = lane.go
     if core.block.scalar_sets:
         core.scalar.asleep += 1
         core.scalar.feed()
-    return waiter

@@ -17,6 +17,7 @@ as the latest such tick; otherwise old values would make equal states look diffe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -240,8 +241,8 @@ def core_state(core: CoreRun, now: int) -> State:
             max(complete, earliest) - now,
             lane.first_tick < 0 and lane.first < 0,
             tuple([(max(issue, reach) - now, id(operation)) for issue, operation in lane.queue]),
-            _since(lane.free, scalar_from, now),
-            _since(lane.in_flight, earliest, now),
+            _since_last(lane.free, scalar_from, now),
+            _since_last(lane.in_flight, earliest, now),
             _since(lane.ready, earliest, now),
         ]
     parts += [member.state(now) for member in core.barriers.values()]
@@ -258,6 +259,13 @@ def _since(ticks: Collection[int], bound: int, now: int) -> tuple[int, ...] | in
     if not ticks or max(ticks) <= bound:
         return len(ticks)
     return tuple([max(at, bound) - now for at in ticks])
+
+
+def _since_last(ticks: deque[int], bound: int, now: int) -> tuple[int, ...] | int:
+    """The same of ticks that rise."""
+    if not ticks or ticks[-1] <= bound:
+        return len(ticks)
+    return tuple([at - now if at > bound else bound - now for at in ticks])
 
 
 def _earliest(core: CoreRun, now: int) -> tuple[int, list[int]]:

@@ -79,18 +79,18 @@ class Shares:
     evicted: Fraction = Fraction(0)
     written: Fraction = Fraction(0)
 
-    def dram_bytes(self, reads: Iterable[Access], writes: Iterable[Access]) -> tuple[Fraction, Fraction]:
+    def dram_bytes(
+        self, reads: Sequence[Access], writes: Sequence[Access]
+    ) -> tuple[Fraction | int, Fraction | int]:
         """Bytes from and to DRAM."""
-        reads, writes = list(reads), list(writes)
-        missed = sum((access.moved_bytes * self.read_miss[access.region] for access in reads), NONE)
-        through = sum((access.moved_bytes * self.write_through[access.region] for access in writes), NONE)
-        back = self.evicted * self.allocated(reads, writes) if self.evicted else NONE
-        return missed, through + back
+        missed = sum([part(access.moved_bytes, self.read_miss[access.region]) for access in reads])
+        out = sum([part(access.moved_bytes, self.write_through[access.region]) for access in writes])
+        return missed, out + self.evicted * self.allocated(reads, writes) if self.evicted else out
 
     def allocated(self, reads: Iterable[Access], writes: Iterable[Access]) -> Fraction | int:
         """Bytes for which lines are taken: what misses, and what is written."""
-        missed = sum(part(access.moved_bytes, self.read_miss[access.region]) for access in reads)
-        return missed + sum(access.moved_bytes for access in writes)
+        missed = sum([part(access.moved_bytes, self.read_miss[access.region]) for access in reads])
+        return missed + sum([access.moved_bytes for access in writes])
 
 
 UNDIVIDED = Shares()
@@ -130,14 +130,14 @@ def in_all(parts: Sequence[Judged]) -> Shares:
     allocated = [part.shares.allocated(part.reads, part.writes) for part in parts]
     pushed = sum((part.shares.evicted * size for part, size in zip(parts, allocated, strict=True)), NONE)
     sides = [part.shares.dram_bytes(part.reads, part.writes) for part in parts]
-    out = sum((side[1] for side in sides), NONE)
+    out = sum([side[1] for side in sides])
     return Shares(
         parts[0].shares.bypass,
         missed,
         spread,
         through,
         pushed / sum(allocated) if pushed else NONE,
-        out / sum(map(sum, sides)) if out else NONE,
+        Fraction(out, sum(map(sum, sides))) if out else NONE,
     )
 
 
@@ -240,7 +240,7 @@ class L2State:
         if allocated:
             shares = replace(shares, evicted=Fraction(self._written_back) / allocated)
         missed, out = shares.dram_bytes(reads, writes)
-        return replace(shares, written=out / (missed + out)) if out else shares
+        return replace(shares, written=Fraction(out, missed + out)) if out else shares
 
     def _first_reads(self, access: Access) -> Fraction:
         """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte

@@ -7,12 +7,11 @@ equal transfers behave as one of multiplicity n. All arithmetic is on integers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from simpy import Environment
-from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.machine.clock import Clock
@@ -72,7 +71,7 @@ class FlowClass(NamedTuple):
 
 
 class Flow:
-    """The one transfer that a pipe has on the links at a time."""
+    """The one transfer that a pipe has on the links at a time; `done` is called at its end."""
 
     __slots__ = ("done", "kind", "rate", "remaining")
 
@@ -80,7 +79,11 @@ class Flow:
         self.remaining = 0
         self.rate = 0
         self.kind = 0
-        self.done: Event | None = None
+        self.done: Callable[[], object] = nothing
+
+
+def nothing() -> None:
+    """What a flow that nobody waits for does at its end."""
 
 
 def capacities(soc: SocSpec, clock: Clock) -> tuple[int, int, int, int]:
@@ -157,17 +160,13 @@ class Links:
             self._by_number.append(flow_class)
         return number
 
-    def enter(self, flow: Flow, at: int) -> Event:
-        """Puts a flow on the links at tick `at`; returns the event of its end. `remaining` and `kind` must be
-        set.
-        """
-        done = flow.done = Event(self._env)
+    def enter(self, flow: Flow, at: int) -> None:
+        """Puts a flow on the links at tick `at`. `remaining`, `kind` and `done` must be set."""
         delay = at - int(self._env.now)
         if delay > 0:
             Call(self._env, lambda: self._add(flow), delay)
         else:
             self._add(flow)
-        return done
 
     def _add(self, flow: Flow) -> None:
         self.settle()
@@ -206,13 +205,10 @@ class Links:
         if version != self._version:
             return  # the set changed since; a newer completion is on its way
         self.settle()
-        going_on = []
-        for flow in self._active:
-            if flow.remaining > 0:
-                going_on.append(flow)
-            elif flow.done is not None:
-                flow.done.succeed()
-        self._active = going_on
+        ended = [flow for flow in self._active if flow.remaining <= 0]
+        self._active = [flow for flow in self._active if flow.remaining > 0]
         self._version += 1
-        if going_on:
+        if self._active:
             self._changed()
+        for flow in ended:
+            flow.done()

@@ -13,7 +13,7 @@ from functools import partial
 
 from simpy import Environment
 
-from ascendsim.machine.events import Call
+from ascendsim.machine.events import Call, Wakes
 
 
 class Timeline:
@@ -21,11 +21,13 @@ class Timeline:
 
     Attributes:
         skipped: Ticks of the machine that SimPy's clock has not seen.
+        wakes: Who goes on in this tick.
     """
 
     def __init__(self, env: Environment) -> None:
         self.env = env
         self.skipped = 0
+        self.wakes = Wakes(env)
         self._appointments: dict[int, tuple[int, Callable[[], None]]] = {}
         self._made = 0
 

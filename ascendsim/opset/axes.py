@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cache
 from types import MappingProxyType
 
 from ascendsim.graph.ir import Dim, Node, Shape
@@ -161,4 +162,9 @@ def _link(
         return REDUCED
     if dim == 1 and result is not None and result[axis] != 1:
         return replace(WHOLE, axis=axis)  # one slice that every slice of the output reads
+    return _parallel(axis)
+
+
+@cache
+def _parallel(axis: int) -> Link:
     return Link(Relation.PARALLEL, axis)

@@ -16,7 +16,7 @@ from ascendsim.isa.instructions import Buffer, Loop, Move, Pipe, SetFlag, Statem
 from ascendsim.isa.program import Block, Program, Task, TaskKind
 from ascendsim.isa.walk import in_order
 from ascendsim.machine import run
-from ascendsim.machine.core import CoreRun, _pipe
+from ascendsim.machine.core import CoreRun
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
 from tests.support.random_blocks import REGIONS, any_block, blocks, pipelines
@@ -150,14 +150,11 @@ def test_time_does_not_depend_on_task_ids_or_the_order_of_regions(
 def start_backwards(core: CoreRun) -> None:
     """Starts the pipes of a core in the opposite order, the scalar unit first."""
     core.scalar.feed()
-    for lane in reversed(core.lanes):
-        core.env.process(_pipe(core, lane))
+    core.begin_pipes(core.lanes[::-1])
 
 
 @given(programs(), chips)
-def test_time_does_not_depend_on_the_order_in_which_processes_are_made(
-    program: Program, soc: SocSpec
-) -> None:
+def test_time_does_not_depend_on_the_order_in_which_pipes_begin(program: Program, soc: SocSpec) -> None:
     expected = run(program, soc, instructions=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CoreRun, "start", start_backwards)

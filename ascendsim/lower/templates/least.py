@@ -7,6 +7,8 @@ from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
 from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
 from ascendsim.lower.templates.traffic import Share, cores_of, dram_bytes
 
+_BYTES_OF_COLUMN = FRACTAL_BYTES / FRACTAL_ROWS  # in one block of k
+
 
 def least_cycles(product: Product, rates: Rates, share: Share) -> float:
     """What a share takes at least: on the Cube without any pause, or to bring its operands once, and to hand
@@ -66,7 +68,8 @@ def least_of_moves(
     product: Product, rates: Rates, share: Share, tile: tuple[int, int], hold: str, computing: float
 ) -> float:
     """Cycles below which no score with these tiles and this held operand is, however k is cut: those of
-    global memory, if bursts are long and quick, and neighbouring tiles share their halo.
+    global memory, if bursts are long and quick and neighbouring tiles share their halo where they can, or of
+    the core's own pipes and of loads of what is held, which nothing hides.
 
     Args:
         product, rates, share, tile, hold: See `score`.
@@ -76,14 +79,22 @@ def least_of_moves(
     m_tiles, n_tiles = -(-sm // tile[0]), -(-sn // tile[1])
     cores = cores_of(product, share)
     extra, out = product.extra_bytes, product.result_bytes / max(1.0, rates.unaligned)
-    core_a: float = sb * si * (1 if hold == "a" else n_tiles) * product.a_bytes(sm, sm, product.k_blocks)
-    if product.conv is not None and product.conv.stride_h > product.conv.kernel_h:
-        core_a = 0  # tiles leave out rows that lie between them
+    a_tile, b_tile = (
+        product.a_bytes(sm, tile[0], product.k_blocks),
+        tile[1] * _BYTES_OF_COLUMN * product.k_blocks,
+    )
+    core_a: float
+    if hold == "b":
+        core_a = sb * si * n_tiles * product.a_bytes(sm, sm, product.k_blocks)
+        if product.conv is not None and product.conv.stride_h > product.conv.kernel_h:
+            core_a = 0  # tiles leave out rows that lie between them
+    else:
+        core_a = sb * si * (1 if hold == "a" else n_tiles) * m_tiles * a_tile
     core_a /= max(1.0, rates.unaligned)  # such bursts are the quicker ones on some chips
     core_b = sb * sn * FRACTAL_BYTES / FRACTAL_ROWS * product.k_blocks * (1 if hold == "b" else si * m_tiles)
     l2_rate = rates.l2_share * rates.cores / cores
-    reading = (core_a + extra / cores) / min(l2_rate, rates.way_in(product.a_cut))
-    reading += core_b / min(l2_rate, rates.way_in(product.b_cut))
+    rate_a, rate_b = min(l2_rate, rates.way_in(product.a_cut)), min(l2_rate, rates.way_in(product.b_cut))
+    reading = (core_a + extra / cores) / rate_a + core_b / rate_b
     writing = out / cores / rates.port_out
     a, b = product.operand_bytes
     read = extra + (0 if rates.l2_managed else sum(dram_bytes(product, rates.l2_size, share, tile, hold)))
@@ -93,4 +104,12 @@ def least_of_moves(
     far = slowest + (reading + writing + dram - slowest) * IMPERFECT_OVERLAP
     in_l2 = 0.5 * min(1.0, rates.l2_size / (a + extra + out + (0 if rates.l2_managed else b)))
     memory = (1 - in_l2) * far + in_l2 * near
-    return memory + min(computing, near) * IMPERFECT_OVERLAP + cores * rates.dispatch
+    moving = memory + min(computing, near) * IMPERFECT_OVERLAP
+    if hold and not (product.a_rows or product.b_rows):  # a core brings all products of its share one by one
+        panels, load = (
+            (sb * n_tiles, b_tile / rate_b) if hold == "b" else (sb * si * m_tiles, a_tile / rate_a)
+        )
+        if product.serial_batch:
+            panels -= sb - 1
+        moving = max(moving, panels * rates.latency + (panels - 1) * load + computing)
+    return moving + cores * rates.dispatch

@@ -125,6 +125,7 @@ class Part:
             where the search goes on.
         others: How many inputs each node has from outside, constants of one element left aside; None = any
             number.
+        plain: Whether a single node stands for it, by its type, with its inputs.
     """
 
     types: tuple[str, ...]
@@ -136,6 +137,14 @@ class Part:
     least: int = 1
     most: int = 1
     others: int | None = None
+    plain: bool = False
+
+
+class Source(NamedTuple):
+    """What makes an input of a part: operators of one of these types, which read from such sources."""
+
+    types: tuple[str, ...]
+    sources: tuple[Source, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +160,7 @@ class Pattern:
         deep: Whether what a part reads is searched before what its neighbours read.
         least, most: How many nodes a match has in all; None = no limit of its own.
         needs_shared: Whether a result that the match reads must have a reader outside it.
-        sources: Operators of each part that the root reads.
+        sources: Operators of each part that the root reads; of plain parts also what these read, and so on.
         needs: For each part the operators of which one stands for it.
     """
 
@@ -164,13 +173,16 @@ class Pattern:
     least: int = 1
     most: int | None = None
     needs_shared: bool = False
-    sources: tuple[tuple[str, ...], ...] = field(init=False)
+    sources: tuple[Source, ...] = field(init=False)
     needs: tuple[tuple[str, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        read = [operand for _, operand in self.parts[self.root].ways[0] if operand.is_part]
-        object.__setattr__(self, "sources", tuple([self.parts[operand.name].types for operand in read]))
+        object.__setattr__(self, "sources", self._sources_of(self.parts[self.root]))
         object.__setattr__(self, "needs", tuple([part.types for part in self.parts.values()]))
+
+    def _sources_of(self, part: Part) -> tuple[Source, ...]:
+        read = [self.parts[operand.name] for _, operand in part.ways[0] if operand.is_part]
+        return tuple([Source(one.types, self._sources_of(one) if one.plain else ()) for one in read])
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +241,7 @@ def _part(mentions: list[Op]) -> Part:
     first = mentions[0]
     types = tuple(kind for kind in first.types if all(kind in item.types for item in mentions))
     ways = tuple(sum(choice, ()) for choice in product(*map(_ways, mentions)))
-    return Part(types, _form_of(frozenset(types)), ways, first.shared)
+    return Part(types, _form_of(frozenset(types)), ways, first.shared, plain=True)
 
 
 def _ways(item: Op) -> list[Way]:

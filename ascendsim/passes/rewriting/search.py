@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset.patterns import data_inputs
-from ascendsim.passes.rewriting.pattern import Form, Match, Op, Operand, Part, Pattern, compiled
+from ascendsim.passes.rewriting.pattern import Form, Match, Op, Operand, Part, Pattern, Source, compiled
 
 Bound = Mapping[str, Form]
 Tensors = Mapping[str, Tensor]
@@ -39,10 +39,10 @@ def match_at(root: Node, name: str, pattern: Op | Pattern, outputs: Collection[T
     wanted = compiled(pattern)
     part = wanted.parts[wanted.root]
     first = part.form(root)
-    if first is None:
+    if first is None or not _fed(first.inputs, wanted.sources):  # a chain reads what its first link reads
         return None
     for form in _forms(part, first, ()):
-        if not _fed(form, wanted) or not _followed(form, wanted):
+        if not _followed(form, wanted):
             continue
         for bound, tensors in _bind(wanted, {}, {}, (), wanted.root, form):
             if _stands(wanted, bound, outputs):
@@ -73,16 +73,14 @@ def _forms(part: Part, form: Form, taken: Collection[Node]) -> Sequence[Form]:
     ]
 
 
-def _fed(form: Form, pattern: Pattern) -> bool:
-    """Whether operators that a root wants to read from make its inputs, which nearly all candidates fail."""
-    if not pattern.sources:
-        return True
-    types = set()
-    for tensor in form.inputs:
-        if tensor is not None and tensor.producer is not None:
-            types.add(tensor.producer.op_type)
-    for wanted in pattern.sources:  # noqa: SIM110 - a loop: this is asked for every candidate
-        if types.isdisjoint(wanted):
+def _fed(inputs: Sequence[Tensor | None], sources: Sequence[Source]) -> bool:
+    """Whether each source of a part may make one of the inputs, which nearly all candidates fail."""
+    for types, deeper in sources:
+        for tensor in inputs:
+            node = None if tensor is None else tensor.producer
+            if node is not None and node.op_type in types and (not deeper or _fed(node._inputs, deeper)):
+                break
+        else:
             return False
     return True
 

@@ -62,7 +62,7 @@ class Scopes:
         """Whether a node may join a scope: it runs on the AI Core, is in no scope yet, and no control edge
         holds it.
         """
-        if SCOPE in node.origin or node.control:
+        if SCOPE in node.origin or node._control:
             return False
         known = self._fusible.get(node)
         if known is None:
