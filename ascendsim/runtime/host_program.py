@@ -176,7 +176,8 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
         root = owner_of(regions, tensor.name)
         if regions[root].kind != "weight":
             homes.setdefault(root, made.home(home))
-    outside = _outside(regions, homes)
+    # address ranges that inputs and outputs have for themselves: they lie in buffers outside instead
+    outside = [(regions[name].offset, align(regions[name].bytes, REGION_BYTES)) for name in homes]
     taken: set[str] = set()
     names: dict[str, str] = {}
     for name, region in sorted(
@@ -189,11 +190,12 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
             made.buffers[homes[name]] = max(region.bytes, made.buffers.get(homes[name], 0))
         elif region.kind == "weight" and region.alias_of is None:
             names[name] = _weight(made, piece, graph.tensors.get(name), region)
-        elif root in homes:
-            names[name] = made.fresh(piece.prefix + name)
+        elif region.kind == "weight" or root in homes:
+            weight = region.kind == "weight"
+            names[name] = made.region(piece, name) if weight else made.fresh(piece.prefix + name)
             made.inner[names[name]] = (
                 replace(region, offset=region.offset - regions[root].offset),
-                homes[root],
+                names[root] if weight else homes[root],
             )
         else:
             names[name] = made.region(piece, name)
@@ -201,26 +203,12 @@ def _region_names(made: _Timeline, step: Step) -> dict[str, str]:
                 region, offset=region.offset - sum(size for start, size in outside if start < region.offset)
             )
             made.inner.setdefault(names[name], (moved, None))
-            made.arena = max(made.arena, moved.offset + (0 if region.kind == "weight" else moved.bytes))
+            made.arena = max(made.arena, moved.offset + moved.bytes)
     for name, region in regions.items():  # now that all have names: what shares whose bytes
         held = made.inner.get(names[name])
         if held is not None and region.alias_of is not None:
             made.inner[names[name]] = (replace(held[0], alias_of=names[region.alias_of]), held[1])
     return names
-
-
-def _outside(regions: Mapping[str, Region], homes: Mapping[str, str]) -> list[tuple[int, int]]:
-    """Address ranges of a piece's memory that its inputs and outputs have for themselves: they lie in buffers
-    outside instead.
-    """
-    rest = [r for name, r in regions.items() if owner_of(regions, name) not in homes and r.kind != "weight"]
-    own = [regions[name] for name in homes]
-    free = [
-        r
-        for r in own
-        if all(r.offset + r.bytes <= other.offset or other.offset + other.bytes <= r.offset for other in rest)
-    ]
-    return [(region.offset, align(region.bytes, REGION_BYTES)) for region in free]
 
 
 def _weight(made: _Timeline, piece: Piece, tensor: Tensor | None, region: Region) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 import ascendsim as asim
 from ascendsim.isa.checks import check_program
 from ascendsim.isa.program import Program, Region
-from ascendsim.runtime.host_program import _outside
 
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -232,38 +230,6 @@ def test_constants_without_values_are_known_by_their_names(tmp_path: Path, same:
     plan = result.model.program.memory
     weights = [region for region in plan.regions.values() if region.kind == "weight" and not region.alias_of]
     assert len([region for region in weights if region.bytes >= 24 * 24 * 2]) == (1 if same else 2)
-
-
-def test_only_bytes_that_nothing_inside_a_piece_shares_are_taken_out_of_its_memory() -> None:
-    """What follows moves down by as much; were shared bytes taken out, it would lie on what shares them."""
-    regions = {
-        region.name: region
-        for region in (
-            Region("x", 0, 500, "input"),
-            Region("inside", 512, 512, "activation"),
-            Region("y", 512, 512, "output"),  # where `inside` was
-            Region("renamed", 0, 500, "activation", alias_of="x"),
-            Region("weight", 512, 512, "weight"),  # weights have addresses of their own
-        )
-    }
-    homes = {"x": "buffer 0", "y": "buffer 1"}
-    assert _outside(regions, homes) == [(0, 512)]
-    del regions["inside"]
-    assert sorted(_outside(regions, homes)) == [(0, 512), (512, 512)]
-
-
-def test_what_an_input_shares_a_byte_with_keeps_it_in_the_memory_of_its_piece() -> None:
-    """Before it, behind it or around it; counted byte by byte."""
-    random, seen = Random(4), Counter[bool]()
-    for _ in range(200):
-        spans = [(512 * random.randrange(12), random.randint(1, 1600)) for _ in range(random.randint(2, 5))]
-        regions = {f"r{at}": Region(f"r{at}", *span, "activation") for at, span in enumerate(spans)}
-        inside = {byte for start, size in spans[1:] for byte in range(start, start + size)}
-        free = inside.isdisjoint(range(spans[0][0], sum(spans[0])))
-        room = (spans[0][0], -(-spans[0][1] // 512) * 512)
-        assert _outside(regions, {"r0": "buffer"}) == ([room] if free else [])
-        seen[free] += 1
-    assert min(seen.values()) > 30
 
 
 def test_every_turn_of_a_loop_knows_the_nodes_of_the_model_it_comes_from() -> None:
