@@ -25,6 +25,27 @@ def both(program: Program, soc: SocSpec = TOY, **options: bool) -> tuple[Trace, 
     return trace, statistics
 
 
+@pytest.mark.parametrize(("trips", "states"), [(0, 0), (1, 0), (2, 0), (3, 1)])
+def test_states_are_taken_where_a_trip_is_left_to_skip(trips: int, states: int) -> None:
+    """Not at the start of a loop, and not before its last trip; the one task is simulated."""
+    block = Block((work(Pipe.M, 64), Loop("i", trips, (work(Pipe.MTE2, 512),))))
+    program = program_of(task_of((block, 1)), regions=REGIONS)
+    _, saved = both(program, toy(issue={"queue_depth": {"MTE2": 1}}))
+    assert (saved.states, saved.replayed, saved.simulated) == (states, 0, 1)
+    if not states:
+        assert (saved.jumps, saved.periods, saved.ticks) == (0, 0, 0)
+
+
+def test_a_pipe_that_waits_for_the_end_of_a_loop_does_not_hide_that_it_repeats_itself() -> None:
+    """How long it has been waiting says nothing: it goes on when the loop has ended."""
+    body = Loop("i", 300, (work(Pipe.MTE2, 512),))
+    ends = (SetFlag(Pipe.MTE2, "done"), work(Pipe.V, 64))
+    block = Block((WaitFlag(Pipe.V, "done"), body, *ends), flags=(Flag("done", Pipe.MTE2, Pipe.V),))
+    trace, saved = both(program_of(task_of((block, 1)), regions=REGIONS))
+    assert saved.jumps > 0
+    assert saved.ticks > trace.end / 2
+
+
 def test_a_loop_that_repeats_itself_is_skipped_but_for_its_start_and_end() -> None:
     trace, saved = both(program_of(task_of((copy_block(4000), 1)), regions=REGIONS))
     assert saved.jumps == 1

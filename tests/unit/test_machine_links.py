@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ascendsim.machine.links import WEIGHT, FlowClass, Requests, shares
+from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
+from ascendsim.machine.links import WEIGHT, FlowClass, Requests, capacities, shares
+from tests.support.toy_soc import toy
 
 ONE = (0, 0, WEIGHT, 0)
 CAPACITY = (1000, 1000, 600, 600)
@@ -35,6 +37,23 @@ def flow(cap: int = 10_000, cores: int = 1, **weights: float) -> FlowClass:
 )
 def test_hand_computed_shares(flows: list[FlowClass], rates: list[int]) -> None:
     assert shares(flows, CAPACITY) == rates
+
+
+@pytest.mark.parametrize("vector_mhz", [None, 700])
+def test_a_link_that_is_alone_moves_what_the_chip_is_said_to_move(vector_mhz: int | None) -> None:
+    """In a second, of gigabytes of memory and of bytes a cycle of L2 for each of three cores at 1 GHz."""
+    soc = toy(
+        ai_cores=3,
+        vector_frequency_mhz=vector_mhz,
+        frequency_mhz=1000,
+        l2={"read_bytes_per_cycle_per_core": 96, "write_bytes_per_cycle_per_core": 40},
+        dram={"read_gb_per_s": 55, "write_gb_per_s": 21},
+    )
+    clock = Clock.of(soc)
+    moved = {"l2r": 288e9, "l2w": 120e9, "dr": 55e9, "dw": 21e9}
+    for link, wanted in moved.items():
+        (rate,) = shares([flow(1 << 60, **{link: 1})], capacities(soc, clock))
+        assert rate / UNITS_PER_BYTE / clock.tick_seconds == pytest.approx(wanted, rel=1e-5)
 
 
 weights = st.tuples(*[st.sampled_from([0, WEIGHT // 3, WEIGHT, 2 * WEIGHT])] * 4)

@@ -156,6 +156,25 @@ def test_random_inputs_are_seeded_and_valid_for_their_type() -> None:
     assert not np.array_equal(other["floats"], arrays["floats"])
 
 
+def test_tensors_without_a_type_of_the_models_own_have_the_devices() -> None:
+    """As after a pass that made them before their type was known."""
+    graph = Graph("g")
+    late = graph.add_tensor(Tensor("late", None, (5,)))
+    graph.inputs.append(late)
+    node = graph.add_node("Neg", [late], ["negative"])
+    for tensor in graph.tensors.values():
+        tensor.dtype, tensor.shape = DType.INT32, (5,)
+        assert tensor.origin_dtype is None
+    graph.outputs.append(node.output)
+    arrays = random_inputs(graph)
+    assert arrays["late"].dtype == np.int32
+    assert checked_inputs(graph, arrays)["late"] is arrays["late"]
+    for device in (False, True):
+        found = evaluate_plain(graph, default_opset(), arrays, device)["negative"]
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, -arrays["late"])
+
+
 def test_random_inputs_that_the_host_has_no_memory_for_are_refused() -> None:
     """As many bytes as the arrays would have, in the types of the model: 2^40 of 4 and 2^40 of 1."""
     graph = Graph("g")
