@@ -110,9 +110,10 @@ def compute_nodes(
         if tensor is not None and tensor not in inside
     }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
-    seen: dict[Node, Magnitudes] | None = None if watch is None else {}
-    results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, place_of=memory.place, seen=seen)
-    if watch is not None and seen is not None:
+    seen: dict[Node, Magnitudes] = {}
+    looked = None if watch is None else seen
+    results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, place_of=memory.place, seen=looked)
+    if watch is not None:
         watch.chain(nodes, arrays, seen, results, memory.dtype)
     memory.write_all(results)
 

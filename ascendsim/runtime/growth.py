@@ -137,15 +137,22 @@ class _Turn:
 
 def _differ(one: Node, other: Node, opset: OpSet) -> bool:
     """Whether shapes of a node, or values that decide them, differ between two turns or are not known."""
-    pairs = list(zip((*one.inputs, *one.outputs), (*other.inputs, *other.outputs), strict=True))
-    if any(a is not None and b is not None and (a.shape != b.shape or not a.is_static) for a, b in pairs):
+    tensors, others = ((*node.inputs, *node.outputs) for node in (one, other))
+    if [_shape(tensor) for tensor in tensors] != [_shape(tensor) for tensor in others]:
         return True
-    changed = [port for port, (a, b) in enumerate(pairs[: one.input_count]) if _bytes(a) != _bytes(b)]
+    if any(tensor is not None and not tensor.is_static for tensor in tensors):
+        return True
+    pairs = zip(one.inputs, other.inputs, strict=True)
+    changed = [port for port, (a, b) in enumerate(pairs) if _bytes(a) != _bytes(b)]
     if not changed:
         return False
     context = InferContext(one)
     opset.get(one).infer(context)
     return not context.asked.isdisjoint(changed)
+
+
+def _shape(tensor: Tensor | None) -> Shape | None:
+    return None if tensor is None else tensor.shape
 
 
 def _bytes(tensor: Tensor | None) -> bytes | None:

@@ -19,6 +19,8 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.lower.units import LoweredUnit, UnitLowering
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
+from ascendsim.runtime.control_flow import Value
+from ascendsim.runtime.growth import growing_nodes
 from tests.support.gate import in_turn
 
 SOC = "Ascend310P3"
@@ -132,6 +134,57 @@ def times_compiled(model: asim.CompiledModel) -> Counter[str]:
         for node in piece.compiled.graph.nodes
         for name in node.origin.get("names", (node.name,))
     )
+
+
+def branch(kind: str) -> onnx.GraphProto:
+    """A branch that reads the list from outside."""
+    return helper.make_graph(
+        [helper.make_node(kind, ["longer"], [f"{kind}_y"], name=kind)],
+        kind,
+        [],
+        [line(f"{kind}_y", FLOAT, ["b", 8])],
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (BODIES["list"], {"longer"}),
+        (BODIES["a condition on the list"], {"longer", "total", "size", "again"}),
+        # the bounds of the slice are other numbers in every turn, its shape is not
+        (BODIES["a bound that moves"], {"longer", "row"}),
+        (
+            [
+                *cell("state"),
+                LIST,
+                helper.make_node(
+                    "If", ["cond"], ["way"], name="way", then_branch=branch("Relu"), else_branch=branch("Neg")
+                ),
+                helper.make_node("ReduceSum", ["way"], ["total"], name="total", keepdims=0),
+                *STOP[1:],
+            ],
+            {"longer", "total", "size", "again"},
+        ),
+    ],
+    ids=["list", "condition", "bound", "branch"],
+)
+def test_what_grows_is_found_from_shapes_and_bounds_and_runs_no_subgraphs(
+    body: list[onnx.NodeProto], wanted: set[str]
+) -> None:
+    """With what is too small for a piece of its own."""
+    graph = asim.load(growing(body))
+    (loop,) = [node for node in graph.nodes if node.op_type == "Loop"]
+    inner = loop.attributes["body"]
+    assert isinstance(inner, Graph)
+    start = Value(np.dtype(np.float32), (1, 8))
+    rows = Value(np.dtype(np.float32), (TURNS, 8))
+    values = {
+        tensor: rows if tensor.constant is None else Value.of(tensor.constant.array())
+        for tensor in inner.captured()
+    }
+    given = [Value.of(np.array(0)), Value.of(np.array(True)), start, start]
+    values.update(zip(inner.inputs, given, strict=True))
+    assert {node.name for node in growing_nodes(loop, inner, values, default_opset())} == wanted
 
 
 @pytest.mark.parametrize(("kind", "fusion"), in_turn([*BODIES], ["off", "all"]))

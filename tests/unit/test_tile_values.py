@@ -275,6 +275,20 @@ def test_what_lacks_effects_is_refused_by_name_or_computed_by_its_operator(chip)
     assert all(0 < share < 1 for share in (covered.tasks, covered.bytes, covered.time))
 
 
+@CHIPS
+def test_a_product_with_more_behind_it_says_why_it_cannot_run_by_its_blocks(chip):
+    """A core that has all units computes all of it in one task, others hand the product on to another."""
+
+    def make(builder, x):
+        ones = np.ones((48, 32), np.float32)
+        return builder.op("Gemm", x, weights(builder, "w", 64, 32), builder.constant(ones, "c"), alpha=0.5)
+
+    runs = task_runs(model_of(chip, [(48, 64)], make, fusion="off"))
+    (reason,) = {run.lacks for run in runs if "Gemm" in run.name}
+    one = "computes behind the product in the Cube's own operator"
+    assert reason == ("runs as several tasks" if chip == SPLIT else one)
+
+
 def test_open_shapes_are_refused():
     builder = asim.GraphBuilder()
     builder.output(builder.op("Exp", builder.input("x", ("n", 4))), "y")
