@@ -88,7 +88,7 @@ class Regions:
             run.append(name)
             end = max(end, region.offset + region.bytes)
             if len(run) > 1:
-                reused += run if len(run) == 2 else [name]
+                reused += run[-2:]  # those before are there
         return frozenset(reused)
 
     @cached_property

@@ -12,12 +12,15 @@ from tests.support.random_programs import random_chip, random_program
 
 
 def test_records_of_tasks_sum_up_those_of_instructions() -> None:
-    """Busy ticks of every pipe, from the first to the last start of a computing one, bytes through L2."""
+    """Busy ticks of every pipe, from the first to the last start of a computing one, bytes through L2 or
+    around it, cores."""
     seen: Counter[str] = Counter()
     for seed in range(18):
         random = Random(seed)
         program, soc = random_program(random), random_chip(random)
-        soc = replace(soc, l2=replace(soc.l2, software_managed=False))
+        managed = not seed % 4
+        soc = replace(soc, l2=replace(soc.l2, software_managed=managed))
+        program = program.noting(l2_placed=("x", "y_1"))  # where L2 is a cache this says nothing
         statistics = Statistics()
         trace = run(program, soc, instructions=True, groups=bool(seed % 3), statistics=statistics)
         seen.update(jumps=statistics.jumps, replayed=statistics.replayed)
@@ -35,8 +38,16 @@ def test_records_of_tasks_sum_up_those_of_instructions() -> None:
             computed = [item for item in done if item.pipe in ("M", "V")]
             assert record.first_compute == min((item.start for item in computed), default=-1)
             assert record.last_compute == max((item.end for item in computed), default=-1)
+            for bytes_of, pipe in ((record.read_bytes, "MTE2"), (record.write_bytes, "MTE3")):
+                if moved[pipe] and managed:  # either way, and memory may deliver more than is wanted
+                    assert bytes_of["l2"] <= moved[pipe] <= bytes_of["l2"] + bytes_of["ddr"]
+                    seen["placed"] += bytes_of["l2"] > 0
+                    seen["around"] += bytes_of["l2"] < moved[pipe]
+                elif moved[pipe]:
+                    assert bytes_of["l2"] == moved[pipe]
             if done:
-                assert (record.read_bytes["l2"], record.write_bytes["l2"]) == (moved["MTE2"], moved["MTE3"])
-                seen["ran"] += 1
+                used = {core for item in done for core in item.cores}
+                assert len(used) <= record.cores <= min(record.blocks, soc.ai_cores)
+                assert (record.rounds - 1) * record.cores < record.blocks <= record.rounds * record.cores
             assert record.block_ticks <= record.blocks * (record.end - record.start)
-    assert min(seen["jumps"], seen["replayed"], seen["ran"]) > 5
+    assert min(seen[what] for what in ("jumps", "replayed", "placed", "around")) > 2

@@ -23,7 +23,7 @@ from ascendsim.isa.instructions import (
     Statement,
     WaitFlag,
 )
-from ascendsim.isa.program import Access, CoreKind, Task, TaskKind
+from ascendsim.isa.program import Access, Block, CoreKind, Task, TaskKind
 from ascendsim.machine import run
 from tests.support.toy_machine import BIG, OTHER, UB, add, block, load, mmad, simulate, spans
 from tests.support.toy_programs import copy_block, gm, matmul_block, program_of, task_of
@@ -498,3 +498,21 @@ def test_cores_one_by_one_wait_for_the_links_like_their_group(narrow: float | No
     task = task_of((body, 2), accesses=(Access("x", 4 * 4096, 2 * 3 * 4 * 4096, False),))
     program = program_of(task, regions=BIG)
     assert run(program, soc, groups=True) == run(program, soc, groups=False)
+
+
+@pytest.mark.parametrize(("l2", "together", "times"), [(100, False, 1), (100, True, 50), (400, True, 1)])
+def test_a_ring_goes_to_memory_once_if_it_is_written_over_in_time(
+    l2: int, together: bool, times: int
+) -> None:
+    """4 KiB, 50 times over: all of it before 9600 KiB are read, or between pieces of 192 KiB."""
+    kib, piece = 1024, (192 if together else 64) * 1024
+    store = Move(Pipe.MTE3, gm("ring", 4 * kib), Operand(Buffer.UB, "u", 4 * kib), 1, 4 * kib)
+    source = gm("x", piece, Affine(0, (("n", piece),)))
+    read = Move(Pipe.MTE2, Operand(Buffer.UB, "v", piece), source, 1, piece)
+    apart = (Loop("t", 50, (store,)), Loop("n", 150, (read,)))
+    body = Block((Loop("n", 50, (store, read)),) if together else apart)
+    accesses = (Access("ring", 4 * kib, 0, True), Access("x", 9600 * kib, 0, False))
+    program = program_of(task_of((body, 1), accesses=accesses), regions={"ring": 4 * kib, "x": 9600 * kib})
+    (record,) = run(program, toy(ai_cores=1, l2={"size": l2 * kib})).tasks
+    assert record.write_bytes["l2"] == 200 * kib
+    assert record.write_bytes["ddr"] == pytest.approx(4 * kib * times, rel=0.05)
