@@ -49,5 +49,8 @@ def test_records_of_tasks_sum_up_those_of_instructions() -> None:
                 used = {core for item in done for core in item.cores}
                 assert len(used) <= record.cores <= min(record.blocks, soc.ai_cores)
                 assert (record.rounds - 1) * record.cores < record.blocks <= record.rounds * record.cores
+            assert record.block_ticks >= max(
+                [*record.busy.values(), 0]
+            )  # no pipe is busy longer than its core
             assert record.block_ticks <= record.blocks * (record.end - record.start)
     assert min(seen[what] for what in ("jumps", "replayed", "placed", "around")) > 2
