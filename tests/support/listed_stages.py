@@ -107,7 +107,7 @@ def decoding() -> list[Stage]:
 
 
 def weights_of_four_bits() -> list[Stage]:
-    """Weights of 4 bits with scales of groups of 128, stored as rows of columns: vector cores make them beside
+    """Weights of 4 bits with scales of groups of 128, stored column by column, which vector cores make beside
     the product."""
     b = asim.GraphBuilder()
     x, s = b.input("x", (5, 640), HALF), b.constant(np.ones((96, 5), np.float16), "s")
