@@ -12,15 +12,17 @@ from random import Random
 import pytest
 
 from ascendsim.lower.templates.conv import is_direct, taps
-from ascendsim.lower.templates.cube import product_of
+from ascendsim.lower.templates.cube import cube_stage, product_of
 from ascendsim.lower.templates.cube_pair import _band_heights
 from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling
 from ascendsim.lower.templates.filter_tiling import candidates as filter_candidates
 from ascendsim.lower.templates.product import Product, Rates, rates_of
+from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling, bands, candidates, run_sizes, shares, tile_sizes
 from ascendsim.soc import load
 from tests.support.filter_work import filter_work
 from tests.support.lowering import convolution as square
+from tests.support.lowering import matmul as plain
 from tests.support.random_cubes import CHIPS, convolution, matmul
 
 FRACTAL, RESULT = 512, 1024  # bytes of 16 x 16 halves, and of 16 x 16 sums
@@ -279,3 +281,19 @@ def test_tiles_of_gradients_are_even_parts_of_rows_and_of_channel_blocks() -> No
     whole = [one for one in tilings if one.m == direct.m and one.blocks == direct.blocks]
     assert {one.tile_m for one in whole} == {72 if m > 4 else 16 * m for m in (5, 3, 2, 1)}
     assert {one.tile_blocks for one in whole} == {13, 7, 5, 4, 3, 2}  # in 1, 2, 3, 4, 6 and 8 or 12
+
+
+@pytest.mark.parametrize("hold", ["a", "b"])
+def test_the_next_panel_comes_ahead_where_it_fits(hold: str) -> None:
+    """Beside the one that is held, two chunks of what streams, and a value a column, to the byte."""
+    work = plain(96, 256, 200, load("Ascend310"))
+    rows, columns, k = 3 * FRACTAL, 4 * FRACTAL, 256 // 16
+    panel, chunk = (rows * k, columns * 4) if hold == "a" else (columns * k, rows * 4)
+    least = 2 * panel + 2 * chunk + 200 * 4
+    for spare, slots in ((0, 2), (-1, 1)):
+        soc = load("Ascend310", {"ai_cores": 1, "buffers.l1": least + spare})
+        tiling = Tiling(1, 1, 96, 200, 48, 64, 4, 4, hold, 1, 0.0, 48)
+        stage = cube_stage(work, product_of(work, soc), tiling, soc, Expansion(soc))
+        places = {one.name: one.slots for one in stage.groups[0].block.allocations}
+        assert places[f"{hold}_l1"] == slots
+        assert places["b_l1" if hold == "a" else "a_l1"] == 2
