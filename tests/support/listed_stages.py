@@ -212,6 +212,13 @@ def in_turn_apart() -> list[Stage]:
     return Lowering(soc).stages(SequenceWork((product, vector, vector), 1))  # type: ignore[arg-type]
 
 
+def teams_in_turn() -> list[Stage]:
+    """Two products that vector cores finish, one of more columns than the other: a team goes on by itself."""
+    soc = cores("Ascend910B1", 2)
+    parts = (_finished(1, 32, 64, 48, soc), _finished(1, 32, 64, 16, soc))
+    return Lowering(soc).stages(SequenceWork(parts, 1))
+
+
 def places_of_rows() -> list[Stage]:
     """The largest of each of 20 rows, which come in pieces."""
     soc = cores("Ascend910B1", 2)
@@ -254,6 +261,16 @@ def moved_in_turn() -> list[Stage]:
     return Lowering(soc).stages(MoveWork((Copy(x, y, 4000, 96, WHOLE),), in_turn=True))
 
 
+def moved_by_elements() -> list[Stage]:
+    """Pieces of 96 bytes whose addresses are worked out, by three cores whose kernel is for open shapes; what
+    is between them is turned by instructions of 128 elements."""
+    soc = cores("Ascend910B1", 2)
+    x, y, i = ref("x", (9000,)), ref("y", (9000,)), ref("i", (700,), dtype=INT32)
+    steps = (Step("vnchwconv", run=128),)
+    copy = Copy(x, y, 18_000, 96, 640)
+    return Lowering(soc).stages(MoveWork((copy,), steps, 3, (i,), own_tiling=True, parts=3))
+
+
 def moved_one_by_one() -> list[Stage]:
     """Every element by instructions of its own."""
     soc = cores("Ascend910A", 2)
@@ -278,10 +295,12 @@ CASES: Sequence[Callable[[], list[Stage]]] = (
     repeated,
     repeated_apart,
     in_turn_apart,
+    teams_in_turn,
     places_of_rows,
     places_of_columns,
     maps_of_images,
     sums_of_maps,
     moved_in_turn,
+    moved_by_elements,
     moved_one_by_one,
 )
