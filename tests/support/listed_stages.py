@@ -75,6 +75,17 @@ def attention() -> list[Stage]:
     return lowered(b.build(), cores("Ascend910B1", 1))
 
 
+def attention_of_floats() -> list[Stage]:
+    """A head of 200 queries in float32: sums come in pieces of fewer rows than scores."""
+    b = asim.GraphBuilder()
+    q, k, v = (b.input(name, (1, 1, size, 80), FULL) for name, size in (("q", 200), ("k", 90), ("v", 90)))
+    numbers = {"scale_value": 0.1, "head_num": 1, "input_layout": "BNSD"}
+    made = b.ops("FlashAttentionScore", q, k, v, outputs=4, domain="ascend", **numbers)
+    for place in (0, 1, 3):
+        b.output(made[place], f"y{place}")
+    return lowered(b.build(), cores("Ascend910B1", 1))
+
+
 def attention_gradient() -> list[Stage]:
     """Sums of gradients are cleared first and converted last, by all vector cores; a mask of dropout in
     bits."""
@@ -281,6 +292,7 @@ def moved_one_by_one() -> list[Stage]:
 
 CASES: Sequence[Callable[[], list[Stage]]] = (
     attention,
+    attention_of_floats,
     attention_gradient,
     decoding,
     weights_of_four_bits,
