@@ -222,6 +222,16 @@ VECTORS: dict[str, tuple[Callable[[], VectorWork], bool]] = {
         False,
     ),
     "maps and rows in one long row": (lambda: vector(inputs=(MAP,)), False),
+    "whole maps in a row": (
+        lambda: VectorWork(
+            2,
+            64 * 40,
+            (Step("vmul"),),
+            (Stream(ref("x", (2, 64, 5, 8), BLOCKS)), Stream(ref("r", (2,)), "row")),
+            (Stream(ref("y", (2, 64, 5, 8), BLOCKS)),),
+        ),
+        True,
+    ),
     "sums of rows": (lambda: vector(inputs=(X,), **SUM), True),
     "sums of columns": (
         lambda: vector(inputs=(X,), reduces="rows", outputs=(Stream(ref("s", (64,)), "col"),)),
