@@ -161,7 +161,8 @@ def test_cores_that_are_one_work_in_turn() -> None:
 
 
 def test_few_columns_need_no_whole_block_of_what_is_stored() -> None:
-    """Rows of 64 columns of 4 bits: fewer than the 256 that are stored in whole blocks of 32 bytes."""
-    task = staged(256, 256, 64, bits=4, group=128)
+    """L0C holds 48 columns of 600 rows: fewer than the 64 of 4 bits that fill 32 bytes, but all that there
+    are."""
+    task = staged(600, 256, 32, bits=4, group=128)
     assert sum(group.count for group in task.groups if group.block.core is CoreKind.CUBE) == 1
     check_teams(task)
