@@ -11,7 +11,7 @@ from ascendsim.core.errors import CompileError
 from ascendsim.lower.templates.even_tiling import cores_of_columns
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.score import score
-from ascendsim.lower.templates.traffic import traffic_of
+from ascendsim.lower.templates.traffic import Bursts, dram_bytes, traffic_of
 from ascendsim.soc import load
 
 CLOCK = {"frequency_mhz": 500}
@@ -129,3 +129,52 @@ def test_column_blocks_are_dealt_out_evenly_over_more_than_half_of_the_cores(blo
     assert cores_of_columns(replace(product, m=257), 24) == 24
     assert cores_of_columns(replace(product, m=256), 24) == cores
     assert cores_of_columns(replace(product, batch=2), 24) == 24
+
+
+@pytest.mark.parametrize("several", ["", "batch", "images"])
+def test_what_a_loop_comes_back_to_comes_again_if_l2_is_a_byte_too_small(several: str) -> None:
+    """Operands and result of 8 KiB, in four tiles of rows and of columns; A and a tile of the others, or a
+    tile of each; of several products each has its turn, and images have one B."""
+    count = 2 if several else 1
+    product = Product(1, 1, 64, 64, 4, None, 2, "float16")
+    share = 1, 1, 64, 64
+    if several:
+        product = replace(product, **{several: 2})  # type: ignore[arg-type]
+        share = (2, 1, 64, 64) if several == "batch" else (1, 2, 64, 64)
+    kib = 1 << 13
+    a, b = count * kib, kib * (2 if several == "batch" else 1)
+    rows = 4 * (2 if several == "images" else 1)  # turns of the loop over rows
+    all_a = (
+        (a if several == "images" else kib) + kib // 4 + (count * kib if several == "images" else kib) // 4
+    )
+    tile = kib // 4 + kib // 4 + kib // 16
+
+    def moved(l2: int, hold: str) -> tuple[float, float]:
+        return dram_bytes(product, l2, share, (16, 16), hold)
+
+    assert moved(all_a, "") == moved(all_a, "b") == (a, b)
+    assert moved(all_a - 1, "") == moved(all_a - 1, "b") == (4 * a, b)
+    assert moved(tile, "") == (4 * a, b)
+    assert moved(tile - 1, "") == (4 * a, rows * b)
+    assert moved(tile - 1, "b") == (4 * a, b)
+    held = kib // 4 + kib + kib // 4
+    assert moved(held, "a") == (a, b)
+    assert moved(held - 1, "a") == (a, rows * b)
+
+
+def test_bursts_bring_whole_transactions_requests_and_lines() -> None:
+    chip = replace(rates("Ascend910B1"), unaligned=1.0, request=32, line=128)
+
+    def of(axis: str, size: int, whole: int, itemsize: int = 2, unaligned: float = 1.0) -> Bursts:
+        return Bursts.of(axis, {axis: (size, whole)}, replace(chip, unaligned=unaligned), itemsize)
+
+    assert of("", 1, 9) == of("n", 300, 300) == of("n", 300, 299) == Bursts(1.0, 1.0, 1.0)
+    assert of("n", 300, 301) == Bursts(1024 / 600, 608 / 600, 640 / 600)
+    assert of("m", 150, 301, 4) == of("n", 300, 301)
+    assert of("k", 10, 11) == Bursts(512 / 320, 1.0, 384 / 320)  # blocks of 32 bytes
+    for inside in (64, 128, 256, 512):  # elements: parts that divide a transaction, or whole ones
+        assert of("n", inside, 1000, unaligned=0.5) == of("n", inside, 1000)
+    lost = of("n", 300, 301, unaligned=0.5)
+    assert lost.dram > 1024 / 600
+    assert lost.dram / lost.l2 == pytest.approx(1024 / 608)
+    assert lost.requests == 640 / 600
