@@ -28,6 +28,7 @@ from ascendsim.opset.work import (
     LowerContext,
     Maps,
     MoveWork,
+    RawImage,
     SequenceWork,
     Step,
     Stream,
@@ -191,6 +192,16 @@ def strips() -> list[Stage]:
     return [stage]
 
 
+def strips_of_images() -> list[Stage]:
+    """Images that AIPP converts on their way into L1, 68 pixels of rows of 80: strips of 16 columns, the last
+    one of two."""
+    soc, plain = load("Ascend310"), convolution(3, 68, 16, 3, stride=2, images=2)
+    image = RawImage(row_bytes=240, used_bytes=204, first_byte=36, image_bytes=70 * 240)
+    work = replace(plain, a=ref("x", (2, 70, 80, 3), dtype=DType.UINT8), image=image)
+    tiling = Tiling(1, 3, 33 * 16, 16, 176, 16, 9, 3, "", 2, 0.0, 176, columns=16)
+    return [cube_stage(work, product_of(work, soc), tiling, soc, Expansion(soc))]
+
+
 def strips_by_taps() -> list[Stage]:
     """A kernel row of 4 taps, of which two come into L1 at a time; columns that no tap needs stay out."""
     soc, work = load("Ascend910A"), convolution(16, 64, 16, 4, stride=3)
@@ -303,6 +314,7 @@ CASES: Sequence[Callable[[], list[Stage]]] = (
     gradient_of_a_matrix,
     gradient_of_many_images,
     strips,
+    strips_of_images,
     strips_by_taps,
     repeated,
     repeated_apart,
