@@ -19,7 +19,7 @@ UNIT = 512
 def boards() -> tuple[Board, ...]:
     """Random ones, on one to three streams; always the same."""
     random, found = Random(3), list[Board]()
-    for number in range(60):
+    for number in range(36):
         tasks = random.randint(1, 14)
         streams = [0, *(random.randrange(1 + number % 3) for _ in range(tasks - 1))]
         streams = [sorted(set(streams)).index(stream) for stream in streams]
@@ -39,7 +39,7 @@ def boards() -> tuple[Board, ...]:
 
 def crowded() -> Iterator[Board]:
     """Chains and pieces that live for longer, on one stream, which no order packs without holes."""
-    for number in range(32):
+    for number in range(28):
         random = Random(number)
         tasks = 16
         pieces = []
@@ -113,7 +113,7 @@ def test_pieces_take_the_smallest_gap_the_lowest_one_or_hang_from_the_ceiling() 
                 expected, top = laid(board, sequence, ceiling, lowest)
                 assert (offsets.tolist(), end) == ([UNIT * start for start in expected], UNIT * top)
                 hung += ceiling * UNIT in offsets + board.sizes
-    assert hung > 60
+    assert hung > 30
 
 
 def orders(board: Board) -> dict[str, list[int]]:
@@ -159,8 +159,8 @@ def test_best_fit_is_as_good_as_the_best_of_all_orders(monkeypatch: pytest.Monke
         again += found[2] < found[1]
         for name in ends:
             needed[name] += ends[name] < min(other for at, other in ends.items() if at != name)
-    assert again >= 3
-    assert sum(map(bool, needed.values())) >= 4, needed
+    assert again >= 2
+    assert sum(map(bool, needed.values())) >= 3, needed
 
 
 def test_first_fit_serves_pieces_as_they_are_needed() -> None:
