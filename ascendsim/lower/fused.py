@@ -351,7 +351,7 @@ def join_epilogue(
             " and ".join(node.op_type for node in nodes[1:]),
             "cube and vector cores of this chip exchange data through global memory",
         )
-    live = most_values(nodes, hidden)
+    live = most_values(nodes)
     return replace(
         head,
         out=last,
@@ -442,13 +442,12 @@ def _check_operand(
         raise CompileError(subject, "must be full, one value or one value a channel", "one value a position")
 
 
-def most_values(nodes: Sequence[Node], hidden: Iterable[str]) -> int:
+def most_values(nodes: Sequence[Node]) -> int:
     """How many tensors made in a scope are needed at once besides the one that a node writes (at least 1, the
     scratch tile).
     """
     own = set(nodes)
     position = {node: number for number, node in enumerate(nodes)}
-    del hidden
     most = 1
     for number in range(1, len(nodes)):
         alive = 0

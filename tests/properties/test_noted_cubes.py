@@ -28,6 +28,7 @@ from ascendsim.lower.templates.width_tiles import strip_views
 from ascendsim.opset.work import CubeWork
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import SocSpec, load
+from tests.support.lowering import convolution as square
 from tests.support.noted_stages import like_box, matrix_of, run, tells_all, transfers_of
 from tests.support.random_cubes import CHIPS, convolution, matmul, with_epilogue
 
@@ -200,6 +201,20 @@ def test_blocks_make_the_products_and_convolutions_that_numpy_makes() -> None:
     }
     turned = {("turned", one, other) for one in (False, True) for other in (False, True)}
     assert kinds | turned | {"all", "row", "col", "one"} <= seen
+
+
+def test_a_row_of_the_filter_that_lies_outside_of_the_map_brings_nothing() -> None:
+    """One output row at a time and one row of the filter: the first and the last one see padding only."""
+    soc, plain = load("Ascend310", {"ai_cores": 1}), square(16, 8, 16, 3, 1, 1)
+    named = {"a": replace(plain.a, region="a"), "b": replace(plain.b, region="b")}
+    work = replace(plain, **named, out=replace(plain.out, region="c"), bias=None)
+    tiling = Tiling(1, 1, 64, 16, 8, 16, 3, 3, "", 2, 0.0, 8)
+    stage = cube_stage(work, product_of(work, soc), tiling, soc, Expansion(soc, noted=True))
+    assert tells_all(stage)
+    checked((work, soc, tiling, stage), np.random.default_rng(3))
+    brought = [told for region, _, _, told in transfers_of(stage) if region == "a"]
+    assert len(brought) == 8 * 3 - 2
+    assert all(0 <= first < last <= work.a.bytes for first, last in brought)
 
 
 def test_what_is_timed_are_the_bytes_that_are_told() -> None:

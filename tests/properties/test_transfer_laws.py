@@ -3,6 +3,7 @@ their tensor are moved inside of it, no further than they must."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
@@ -13,13 +14,15 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, align
 from ascendsim.isa.instructions import Affine, Buffer, Move
 from ascendsim.isa.program import Block
-from ascendsim.isa.walk import static
+from ascendsim.isa.walk import in_order, static
 from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.operands import fitted, matrix_tile, result_tile
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import Ref
 from ascendsim.soc import load
 from tests.properties.test_move_laws import movements
+from tests.support.flags import few_trips
+from tests.support.listed_stages import CASES
 from tests.support.random_cubes import cube_programs
 from tests.support.random_vectors import vector_programs
 
@@ -44,6 +47,32 @@ def test_both_sides_of_a_transfer_are_as_large_as_what_it_moves() -> None:
                     assert side.bytes == span, item
                 elif item.kind not in OTHER_SIZES:
                     assert side.bytes == item.bytes <= slots[side.name], item
+
+
+def test_a_transfer_is_aligned_if_none_of_its_bursts_crosses_a_line_that_it_need_not() -> None:
+    """Each begins at a line of 512 bytes, or is a part that divides one; a single one below 32 bytes lies
+    in a block."""
+    kinds: Counter[bool] = Counter()
+    teams = [group.block for make in CASES for stage in make() for group in stage.groups]
+    for block in (*blocks(), *teams):
+        starts: dict[int, set[int]] = {}
+        moves: dict[int, Move] = {}
+        for item, variables in in_order(few_trips(block.body, 2)):
+            if not isinstance(item, Move) or Buffer.GM not in (item.dst.buffer, item.src.buffer):
+                continue
+            inward = item.src.buffer is Buffer.GM
+            side, stride = (item.src, item.src_stride) if inward else (item.dst, item.dst_stride)
+            first, count = side.offset.at(variables), item.bursts if stride else 1
+            starts.setdefault(id(item), set()).update(first + number * stride for number in range(count))
+            moves[id(item)] = item
+        for number, item in moves.items():
+            apart = item.bursts > 1 and item.src_stride + item.dst_stride > 0
+            burst = item.burst_bytes if apart else item.bytes
+            grain = burst if burst and 512 % burst == 0 else 512
+            on_lines = all(start % grain == 0 for start in starts[number])
+            assert item.aligned == (on_lines or (item.bursts == 1 and burst < 32)), item
+            kinds[item.aligned] += 1
+    assert min(kinds.values()) > 300
 
 
 def random_tile(random: Random, builder: BlockBuilder, names: list[str]) -> tuple[Tile, Ref]:

@@ -1,4 +1,4 @@
-"""Programs of small vector, movement and scalar work as listings: tiles, slots, operands, strides, flags."""
+"""Programs of small work of every template as listings: tiles, slots, operands, strides, flags."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ascendsim.opset.work import Work
 from ascendsim.soc import load
 from tests.support.listed_cubes import CASES as CUBES
 from tests.support.listed_cubes import Tiled, pair
+from tests.support.listed_stages import CASES as STAGES
 from tests.support.listed_works import CASES, long_reduction, padding, scattered
 from tests.support.lowering import moved, verify
 
@@ -32,10 +33,19 @@ def test_program(make: Callable[[], Work], chip: str, golden: Callable[[str, str
     golden(f"lower/{make.__name__}_{chip}.txt", described(make, *stages))
 
 
+@pytest.mark.parametrize("make", STAGES, ids=[make.__name__ for make in STAGES])
+def test_program_of_whole_stages(make: Callable[[], list[Stage]], golden: Callable[[str, str], None]) -> None:
+    golden(f"lower/{make.__name__}.txt", described(make, *make()))
+
+
 def described(make: Callable[[], object], *stages: Stage) -> str:
     """What a program is for, and its listing."""
     about = " ".join((make.__doc__ or "").split())
-    text = "".join(f"{group.count} x {listing(group.block)}" for stage in stages for group in stage.groups)
+    text = "".join(
+        f"{'' if group.team is None else f'team {group.team}: '}{group.count} x {listing(group.block)}"
+        for stage in stages
+        for group in stage.groups
+    )
     return f"{about}\n\n{text}"
 
 

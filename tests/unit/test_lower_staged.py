@@ -158,3 +158,11 @@ def test_many_rows_have_their_weights_made_first() -> None:
 def test_cores_that_are_one_work_in_turn() -> None:
     program = simulated(16, 1024, 1024, chip="Ascend310P3").model.program
     assert {group.block.core for task in program.tasks for group in task.groups} == {CoreKind.AI}
+
+
+def test_few_columns_need_no_whole_block_of_what_is_stored() -> None:
+    """L0C holds 48 columns of 600 rows: fewer than the 64 of 4 bits that fill 32 bytes, but all that there
+    are."""
+    task = staged(600, 256, 32, bits=4, group=128)
+    assert sum(group.count for group in task.groups if group.block.core is CoreKind.CUBE) == 1
+    check_teams(task)

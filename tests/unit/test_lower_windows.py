@@ -126,3 +126,44 @@ def test_rows_too_long_for_ub_come_in_parts_without_halo() -> None:
     assert [group.block for group in stage.groups] == [group.block for group in plain.groups]
     with pytest.raises(CompileError):
         lower_vector(replace(work, steps=(Step("no_such_step"),)), soc, Expansion(soc))
+
+
+def test_tiles_of_windows_are_a_quarter_of_the_share_or_16_kib_or_fill_ub() -> None:
+    """Two slots of input rows, wherever the tile begins, and two of the result: whole maps if it holds one,
+    else even parts of the share; one map or part more would be more than all that."""
+    random, limits = Random(9), dict.fromkeys(("wanted", "full", "maps", "parts"), 0)
+    for _ in range(50):
+        of, width = windows(random, 20), random.choice([16, 40, 128])
+        size = random.choice((8, 24, 64)) << 10
+        soc = load("Ascend910A", {"ai_cores": 2, "buffers.ub": size})
+        work = pooling(of, 1, random.randint(1, 40), width)
+        try:
+            groups = lower_vector(work, soc, Expansion(soc, noted=True)).groups
+        except CompileError:
+            continue
+        share = max(sum(count for _, count, _ in tiles([group], work)) // group.count for group in groups)
+        tile = max(count for _, count, _ in tiles(groups, work))
+
+        def room(rows: int, of: RowWindows = of, width: int = width) -> int:
+            most = max(
+                max(under) + 1 - min(under)
+                for under in (touched(of, first, rows) for first in range(of.made))
+            )
+            return 2 * 2 * width * (most + rows)
+
+        moved = sum(stream.ref.bytes for stream in (*work.inputs, *work.outputs)) / work.rows
+        wanted = max(-(-share // 4), int(16 * 1024 / moved) + 1)
+        assert tile <= min(share, wanted)
+        assert room(tile) <= size
+        if tile < share:
+            whole = tile % of.made == 0
+            parts = -(-share // tile)
+            more = tile + of.made if whole else -(-share // (parts - 1))
+            too_many, too_large = more > min(share, wanted), room(more) > size - 3 * 128 - 256
+            assert too_many or too_large, (of, tile, share)
+            limits["wanted" if too_many else "full"] += 1
+            limits["maps" if whole else "parts"] += 1
+            if not whole:
+                assert tile == -(-share // parts)
+                assert tile < of.made
+    assert all(count > 2 for count in limits.values()), limits

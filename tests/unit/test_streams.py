@@ -75,6 +75,22 @@ def test_cube_and_vector_operators_get_a_stream_each() -> None:
     )
 
 
+def test_cube_vector_and_ai_cpu_have_three_streams_in_the_mode_by_units() -> None:
+    builder = asim.GraphBuilder("three")
+    x = builder.input("x", (64, 64))
+    product = builder.op("MatMul", x, builder.weight("w", (64, 64)), name="product")
+    builder.output(builder.op("Softmax", product, name="softmax"))
+    builder.output(builder.op("Det", x, name="det"))
+    program = asim.compile(builder.build(), "Ascend310P3", multi_stream_parallel_mode="cv").program
+    streams = {
+        name: {program.tasks[number].stream for number in program.info.tasks_of[name]}
+        for name in ("product", "softmax", "det")
+    }
+    assert program.info.engines["det"] == "ai_cpu"
+    assert [len(one) for one in streams.values()] == [1, 1, 1]
+    assert len(set.union(*streams.values())) == 3
+
+
 def test_the_ai_cpu_leaves_the_stream_only_if_something_can_run_beside_it() -> None:
     assert by_engine([False, True, False], [(), (0,), (1,)]) == [0, 0, 0]
     assert by_engine([False, True, False, False], [(), (0,), (0,), (1, 2)]) == [0, 1, 0, 0]

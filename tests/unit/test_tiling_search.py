@@ -102,6 +102,28 @@ def test_work_without_a_choice_keeps_no_number() -> None:
             Lowering(SOC).settled(work, choices)
 
 
+def test_a_program_keeps_the_numbers_of_nodes_that_had_a_choice() -> None:
+    """None where nothing is timed; of equals the first is taken."""
+    b = asim.GraphBuilder(dtype=DType.FLOAT16)
+    large = b.op("MatMul", b.input("x", (512, 512)), b.weight("w", (512, 512)), name="large")
+    small = b.op("MatMul", b.op("Relu", large, name="relu"), b.weight("v", (512, 16)), name="small")
+    corner = b.op("Slice", small, [0], [16], name="slice")
+    b.output(b.op("MatMul", corner, b.weight("u", (16, 16)), name="tiny"))
+    graph = b.build()
+
+    def kept(search: TilingSearch | None) -> dict[str, int]:
+        program = lower_graph(graph, SOC, default_opset(), options=LowerOptions(tilings=search))
+        return dict(program.info.tilings)
+
+    assert kept(None) == {}
+    sizes = {"large": (512, 512, 512), "small": (512, 512, 16), "tiny": (16, 16, 16)}
+    several = [
+        name for name, size in sizes.items() if len(cube_options(matmul(*size, SOC), SOC, Expansion(SOC))) > 1
+    ]
+    assert several == ["large", "small"]
+    assert kept(TilingSearch(lambda stage, weights: 1)) == dict.fromkeys(several, 0)
+
+
 def test_tiles_for_the_epilogue_are_timed_behind_those_for_the_bare_product() -> None:
     soc = load("Ascend910A")
     steps = tuple([Step("vexp", DType.FLOAT32)] * 6)

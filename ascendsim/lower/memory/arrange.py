@@ -187,7 +187,7 @@ def _gap(size: int, starts: Numbers, ends: Numbers, ceiling: int, lowest: bool) 
         return ceiling - size if hangs else top
     found = large[0] if lowest else large[gaps[large].argmin()]
     if not lowest and size <= ceiling - top < gaps[found]:
-        return ceiling - size if top else 0
+        return ceiling - size
     return int(floors[found])
 
 
