@@ -91,6 +91,23 @@ def untimed_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ascendsim.compiler.pipeline.tilings_of", lambda soc, options: None)
 
 
+class _Blank:
+    """Stands for any picture."""
+
+    def save(self, path: Path) -> Path:
+        path.write_bytes(b"")
+        return path
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timelines are saved as empty files: for tests of commands that write one among other things, since to
+    draw it takes longer than to run a small network.
+    """
+    for drawing in ("result.Result.plot_timeline", "comparing.Comparison.plot_timelines"):
+        monkeypatch.setattr(f"ascendsim.api.{drawing}", lambda *_, **__: _Blank())
+
+
 @pytest.fixture(scope="session")
 def models_dir() -> Path:
     """The folder of network structures (tests/data/models/*.onnx)."""
