@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the tests produced into tests/golden/ instead of comparing",
     )
+
+
+# What nobody listens to would go to the standard error that tests of commands read.
+logging.getLogger("ascendsim").addHandler(logging.NullHandler())
 
 
 def pytest_collection_finish() -> None:

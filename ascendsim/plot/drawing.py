@@ -207,7 +207,8 @@ class LaneArtist:
     def _add(self, boxes: Floats, **style: Any) -> None:
         from matplotlib.collections import PolyCollection
 
-        self.ax.add_collection(PolyCollection(boxes, **style), autolim=False)
+        # one array, which matplotlib takes sooner than a list, and its annotation not at all
+        self.ax.add_collection(PolyCollection(boxes, **style), autolim=False)  # type: ignore[arg-type]
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:
