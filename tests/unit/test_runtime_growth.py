@@ -21,6 +21,8 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
 from tests.support.gate import in_turn
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 TURNS = 6
