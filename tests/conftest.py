@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the tests produced into tests/golden/ instead of comparing",
     )
+
+
+# What nobody listens to would go to the standard error that tests of commands read.
+logging.getLogger("ascendsim").addHandler(logging.NullHandler())
 
 
 def pytest_collection_finish() -> None:
@@ -89,6 +94,23 @@ def untimed_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     tiles do not matter, since running the best few on the machine is half of a compilation.
     """
     monkeypatch.setattr("ascendsim.compiler.pipeline.tilings_of", lambda soc, options: None)
+
+
+class _Blank:
+    """Stands for any picture."""
+
+    def save(self, path: Path) -> Path:
+        path.write_bytes(b"")
+        return path
+
+
+@pytest.fixture
+def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timelines are saved as empty files: for tests of commands that write one among other things, since to
+    draw it takes longer than to run a small network.
+    """
+    for drawing in ("result.Result.plot_timeline", "comparing.Comparison.plot_timelines"):
+        monkeypatch.setattr(f"ascendsim.api.{drawing}", lambda *_, **__: _Blank())
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,13 +64,18 @@ class DType(Enum):
         """
         if isinstance(dtype, DType):
             return dtype
-        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name  # type: ignore[call-overload]
+        name = dtype if isinstance(dtype, str) else _name_of(np.dtype(dtype))  # type: ignore[call-overload]
         try:
             return cls(name)
         except ValueError:
             raise UnsupportedTypeError(
                 f"element type {name!r}", "is not supported", remedy="cast the tensor to a numeric type"
             ) from None
+
+
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # which NumPy puts together anew each time
 
 
 _SIZES = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -143,16 +143,18 @@ class LaneArtist:
         full, scoped, short = label_texts(name)
         timed = f"{full}  {self._time(lane.ends[index] - lane.starts[index])}"
         upright = lane_pixels - 5 if width >= 1.2 * small * self.dpi / 72 else 0.0
-        ways = [
-            (large, 0, fits([timed, full, scoped], large, self.dpi, width - 6)),
-            (small, 0, fits([full, scoped], small, self.dpi, width - 5)),
-            (small, 90, fits([full, scoped], small, self.dpi, upright)),
-            (small, 0, fits([short], small, self.dpi, width - 5)),
-            (small, 90, fits([short], small, self.dpi, upright)),
-            (small, 0, shortened(short, small, self.dpi, width - 5)),
-            (small, 90, shortened(short, small, self.dpi, upright)),
-        ]
-        for size, angle, text in ways:
+
+        def ways() -> Iterator[tuple[float, int, str]]:
+            """Measured one by one: most bars have room for the first."""
+            yield large, 0, fits([timed, full, scoped], large, self.dpi, width - 6)
+            yield small, 0, fits([full, scoped], small, self.dpi, width - 5)
+            yield small, 90, fits([full, scoped], small, self.dpi, upright)
+            yield small, 0, fits([short], small, self.dpi, width - 5)
+            yield small, 90, fits([short], small, self.dpi, upright)
+            yield small, 0, shortened(short, small, self.dpi, width - 5)
+            yield small, 90, shortened(short, small, self.dpi, upright)
+
+        for size, angle, text in ways():
             if text:
                 place = ((start + end) / 2 * self.scale, top + height / 2)
                 style: dict[str, Any] = {
@@ -205,7 +207,8 @@ class LaneArtist:
     def _add(self, boxes: Floats, **style: Any) -> None:
         from matplotlib.collections import PolyCollection
 
-        self.ax.add_collection(PolyCollection(list(boxes), **style), autolim=False)
+        # one array, which matplotlib takes sooner than a list, and its annotation not at all
+        self.ax.add_collection(PolyCollection(boxes, **style), autolim=False)  # type: ignore[arg-type]
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Floats:

@@ -109,6 +109,7 @@ def _renderer(dpi: float) -> RendererAgg:
     return RendererAgg(8, 8, dpi)  # type: ignore[no-untyped-call]
 
 
+@lru_cache(maxsize=4096)  # labels of one size try the same names again and again
 def text_width(text: str, size: float, dpi: float) -> float:
     """Width of a text in pixels at a font size in points."""
     from matplotlib.font_manager import FontProperties

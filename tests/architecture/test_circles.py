@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.sources import ROOT, parsed
+from tests.support.sources import ROOT, told
 
 PACKAGES = {"ascendsim": ROOT / "ascendsim", "ascendsim_kernels": ROOT / "kernels" / "ascendsim_kernels"}
 
@@ -25,7 +25,7 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
     """Modules that a file imports, wherever in the file; those of a package's own front door count as the
     modules behind it."""
     wanted = set()
-    for node in ast.walk(parsed(path)):
+    for node in told(path):
         if isinstance(node, ast.Import):
             wanted |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

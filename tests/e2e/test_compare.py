@@ -51,6 +51,7 @@ def test_levels_of_a_network_with_values(
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_path: Path) -> None:
     assert main(["compare", lenet, "--values", "off", "--output", str(tmp_path)]) == 0
     rows = rows_of(tmp_path / "compare.csv")
@@ -61,6 +62,7 @@ def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_pat
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_graph_kernel_is_a_level_too(models_dir: Path, tmp_path: Path) -> None:
     arguments = [
         "--fusion",
@@ -78,6 +80,7 @@ def test_graph_kernel_is_a_level_too(models_dir: Path, tmp_path: Path) -> None:
     assert max(float(row["Of range"]) for row in (fused, composites)) <= 1e-5
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_chips_and_batches_are_variants_too(lenet: str, tmp_path: Path) -> None:
     arguments = ["--soc_version", "Ascend310,Ascend910A", "--batch", "1,4", "--output", str(tmp_path)]
     assert main(["compare", lenet, *arguments]) == 0
@@ -89,12 +92,14 @@ def test_chips_and_batches_are_variants_too(lenet: str, tmp_path: Path) -> None:
     assert float(rows[3]["Time(us)"]) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_outputs_that_cannot_be_compared_say_why(lenet: str, tmp_path: Path) -> None:
     arguments = ["--batch", "1,2", "--weights", "random", "--values", "device", "--output", str(tmp_path)]
     assert main(["compare", lenet, *arguments]) == 0
     assert "has shapes" in rows_of(tmp_path / "compare.csv")[1]["Values"]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_ablation_lists_passes_by_what_they_save(
     models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

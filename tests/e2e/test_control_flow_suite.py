@@ -20,6 +20,8 @@ REFUSED = (
     "version 8",
 )
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def cases() -> list[TestCase]:
     return [case for case in all_cases() if CONTROL_FLOW & set(operators_of(case.model))]

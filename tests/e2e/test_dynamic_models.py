@@ -17,6 +17,8 @@ from tests.support.packages import file_of
 SOC = "Ascend310P3"
 VOICE = ("silero_vad.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx", "silero_vad_16k_op15.onnx")
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def _reference(path: Path, inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     options = onnxruntime.SessionOptions()

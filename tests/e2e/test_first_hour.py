@@ -17,6 +17,7 @@ from ascendsim.cli.main import main
 
 MODEL = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
 CHIP = ["--soc_version", "Ascend310"]
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
 
 def save_product(path: Path, batch: int | str = 2) -> None:
@@ -68,6 +69,7 @@ def test_pictures_take_the_scopes_that_listings_take() -> None:
     }
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_recorded_instructions_are_in_the_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = asim.load(MODEL).nodes[0].name
     command = ["run", str(MODEL), *CHIP, "--values", "off", "--output", str(tmp_path)]
@@ -79,6 +81,7 @@ def test_recorded_instructions_are_in_the_trace(tmp_path: Path, capsys: pytest.C
     assert not any(str(event.get("name", "")).startswith("mmad") for event in events)
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_a_run_is_exported_for_other_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["run", str(MODEL), *CHIP, "--values", "off", "--output", str(tmp_path)]
     assert main([*command, "--export", "msprof,ascend_pt,kineto"]) == 0
@@ -91,6 +94,7 @@ def test_a_run_is_exported_for_other_tools(tmp_path: Path, capsys: pytest.Captur
         assert str(path.relative_to(tmp_path).parts[0]) in told
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_outputs_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
     command = ["run", str(MODEL), *CHIP, "--weights", "random", "--output", str(tmp_path)]
     assert main(command) == 0
@@ -99,6 +103,7 @@ def test_outputs_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
     assert not (tmp_path / "outputs.npz").exists()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_open_shapes_come_with_the_line_that_closes_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +113,7 @@ def test_open_shapes_come_with_the_line_that_closes_them(
     assert main(["run", str(tmp_path / "open.onnx"), *CHIP, "--input_shape", "x:1,64"]) == 0
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_missing_and_cut_weights_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_product(tmp_path / "m.onnx")
     weights = tmp_path / "w.bin"
@@ -135,10 +141,15 @@ def test_reasons_of_fusion_are_listed_once(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("redirect", "code", "text"), [(">&-", 0, ""), (">/dev/full", 2, "standard output: No space")]
+    ("command", "redirect", "code", "text"),
+    [
+        ("soc list", ">&-", 0, ""),
+        (f"run {MODEL} --soc_version Ascend310 --values off", ">/dev/full", 2, "standard output: No space"),
+    ],
+    ids=["closed", "full"],
 )
-def test_output_that_nobody_can_read(redirect: str, code: int, text: str) -> None:
-    command = f"{sys.executable} -m ascendsim run {MODEL} --soc_version Ascend310 --values off {redirect}"
+def test_output_that_nobody_can_read(command: str, redirect: str, code: int, text: str) -> None:
+    command = f"{sys.executable} -m ascendsim {command} {redirect}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     assert text in done.stderr

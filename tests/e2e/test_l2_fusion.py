@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,17 @@ SPLIT = {"l2_batch": "split"}
 # A small L2 that is as fast as it is said to be: with the fitted rate cutting pays less often.
 SMALL = {"l2.size": "1MiB", "l2.read_bytes_per_cycle_per_core": 128, "l2.write_bytes_per_cycle_per_core": 64}
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
+
+@cache
+def small_net(fusion: str) -> asim.CompiledModel:
+    """The network of a single image on a chip whose L2 is told what to hold."""
+    return asim.compile(residual_net(), "Ascend310", fusion=fusion)
+
 
 def test_ddr_bytes_become_l2_bytes() -> None:
-    graph = residual_net()
-    without, placed = (
-        asim.compile(graph, "Ascend310", fusion="ub"),
-        asim.compile(graph, "Ascend310", fusion="all"),
-    )
+    without, placed = small_net("ub"), small_net("all")
     plan = placed.buffers.l2
     assert plan is not None
     assert plan.placed
@@ -36,7 +41,7 @@ def test_a_larger_buffer_takes_more() -> None:
     graph = residual_net()
     saved = [
         asim.compile(graph, "Ascend310", set={"l2.size": size}).buffers.saved_bytes
-        for size in ("64KiB", "512KiB", "2MiB", "8MiB", "64MiB")
+        for size in ("64KiB", "512KiB", "2MiB", "64MiB")
     ]
     assert saved == sorted(saved)
     assert saved[0] < saved[-1]
@@ -44,10 +49,9 @@ def test_a_larger_buffer_takes_more() -> None:
 
 @pytest.mark.parametrize("option", ["l1_optimize", "off_optimize"])
 def test_buffer_optimize_switches_it_off(option: str) -> None:
-    graph = residual_net()
-    model = asim.compile(graph, "Ascend310", buffer_optimize=option)
+    model = asim.compile(residual_net(), "Ascend310", buffer_optimize=option)
     assert model.buffers.l2 is None
-    assert model.program.tasks == asim.compile(graph, "Ascend310", fusion="ub").program.tasks
+    assert model.program.tasks == small_net("ub").program.tasks
 
 
 def test_a_cache_needs_no_placement() -> None:
@@ -80,8 +84,7 @@ def test_a_cut_batch_stays_in_a_cache_too() -> None:
     graph = residual_net(batch=64, size=64, channels=32)
     small = {"l2.size": "4MiB"}
     whole, parts = (
-        asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how, "tiling": "closed_form"})
-        for how in ("whole", "split")
+        asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split")
     )
     assert parts.buffers.blocks
     assert traffic(parts) < 0.8 * traffic(whole)
@@ -93,8 +96,7 @@ def test_the_chip_says_up_to_which_batch_plain_networks_are_cut() -> None:
     graph, small = residual_net(batch=16, size=64, channels=32), {"l2.size": "4MiB"}
 
     def passes(soc: str, **changes: object) -> list[int]:
-        options = {"tiling": "closed_form"}
-        model = asim.compile(graph, soc, set={**small, **changes}, options=options)
+        model = asim.compile(graph, soc, set={**small, **changes})
         return [block.passes for block in model.buffers.blocks]
 
     cut = passes("Ascend310P3")

@@ -21,6 +21,8 @@ from ascendsim.graph.ir import Graph
 from ascendsim.isa.program import MemoryPlan, Program, Region
 from ascendsim.runtime.evaluate import evaluate
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def residual() -> Graph:
     """Two blocks, each with a way around: what goes around is alive while others are made."""

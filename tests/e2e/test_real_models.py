@@ -101,6 +101,8 @@ CASES = [
     for chip in CHIPS
 ]
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def _reference(network: Network) -> tuple[asim.Graph, Inputs, Inputs]:
     """The network, its inputs, and the outputs that onnxruntime gives."""

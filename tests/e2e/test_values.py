@@ -31,6 +31,8 @@ NETWORKS = [
     ("bert_base_s128", None, True),
 ]
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def _cases(long: bool) -> list[Any]:
     return [pytest.param(name, shapes, id=name) for name, shapes, is_long in NETWORKS if is_long == long]

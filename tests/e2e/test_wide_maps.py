@@ -97,6 +97,7 @@ NARROW: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, object]
 }
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize("chip", every(2, CHIPS))
 def test_values_of_maps_in_strips_are_those_of_onnxruntime(chip: str, tmp_path: Path) -> None:
     """A chip whose L1 holds no row of any of them."""

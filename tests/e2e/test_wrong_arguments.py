@@ -48,8 +48,13 @@ WRONG: tuple[tuple[Any, str], ...] = (
 )
 
 
-def subjects(tmp_path: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
+@cache
+def subjects() -> tuple[tuple[str, Callable[..., Any]], ...]:
     """Public functions, and methods bound to an object of each public class."""
+    return tuple(_subjects())
+
+
+def _subjects() -> Iterator[tuple[str, Callable[..., Any]]]:
     builder = asim.GraphBuilder("small")
     builder.output(builder.op("Relu", builder.input("x", (1, 4)), name="relu"), "y")
     graph = builder.build()
@@ -151,7 +156,7 @@ def given(note: str, tmp_path: Path) -> Any:
 def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path) -> None:
     tried: dict[str, int] = {}
     silent = []
-    for name, function in subjects(tmp_path):
+    for name, function in subjects():
         before: list[Any] = []
         for parameter in inspect.signature(function).parameters.values():
             note = "Any" if parameter.annotation is parameter.empty else str(parameter.annotation)
@@ -176,7 +181,7 @@ def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path)
     (tmp_path / "file").write_text("no folder")
     nowhere = tmp_path / "file" / "x.svg"
     tried = set()
-    for name, function in subjects(tmp_path):
+    for name, function in subjects():
         parameters = inspect.signature(function).parameters.values()
         target = next(
             (

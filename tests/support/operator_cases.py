@@ -31,9 +31,10 @@ Array = Any
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")  # v100 without float32 exponentials, m200, c220
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """One operator with attributes and input arrays (None for inputs that are left out)."""
+    """One operator with attributes and input arrays (None for inputs that are left out); equal to itself
+    alone."""
 
     name: str
     op_type: str
@@ -164,6 +165,7 @@ def build(
     return node
 
 
+@cache
 def ports_of_values(case: Case) -> tuple[int, ...]:
     """Input ports whose values decide the shape of a result."""
     node = build(case)

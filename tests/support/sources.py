@@ -16,3 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def parsed(path: Path) -> ast.Module:
     """The tree of a file; nobody changes it."""
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+@without_collection
+def told(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Constant, ...]:
+    """What a file imports, wherever in it, and its literals: a walk over all nodes is as dear as parsing."""
+    return tuple(
+        node
+        for node in ast.walk(parsed(path))
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Constant))
+    )

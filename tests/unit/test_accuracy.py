@@ -16,6 +16,8 @@ from ascendsim.cli.main import main
 from ascendsim.frontends.onnx.export import export_onnx
 from tests.support.half_stories import Story, loud_voice, written_out_norm
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 CHIP = "Ascend310P3"
 
 

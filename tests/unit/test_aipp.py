@@ -21,6 +21,8 @@ from ascendsim.ops.image.aipp import convert
 from ascendsim.passes.aipp import AippSettings, insert_aipp
 from ascendsim.passes.l2 import find_batch
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 QUICK = {"tiling": "closed_form"}  # no tile is timed
 _JPEG = (256, 0, 359, 256, -88, -183, 256, 454, 0)
 

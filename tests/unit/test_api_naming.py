@@ -9,6 +9,8 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.errors import GraphError, InputError
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 @pytest.fixture(scope="module")
 def model(models_dir: Path) -> asim.CompiledModel:

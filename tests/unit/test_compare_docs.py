@@ -23,6 +23,7 @@ def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (tmp_path / "compare.png").stat().st_size > 0
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Path) -> None:
     small = (models_dir / "lenet5.onnx").read_bytes()  # stands for the larger networks
     for name in ("resnet50.onnx", "mobilenet_v1.onnx"):

@@ -12,6 +12,8 @@ import pytest
 import ascendsim as asim
 from ascendsim.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "dynamic_shapes.md").read_text(encoding="utf-8")
 

@@ -17,6 +17,7 @@ torch = torch_or_skip()
 PAGE = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.filterwarnings("ignore")
 def test_the_python_of_the_page_runs(capsys):
     torch._dynamo.reset()

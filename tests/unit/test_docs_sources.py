@@ -26,6 +26,7 @@ def small(b: GraphBuilder) -> Tensor:
     return b.op("Relu", b.op("Conv", b.input("x", (1, 3, 8, 8)), random(16, 3, 3, 3)))
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.onnx").write_bytes(export_onnx(build(small)))
     shutil.copy("tests/data/mindir/lenet.mindir", tmp_path / "net.mindir")

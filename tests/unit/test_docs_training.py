@@ -12,6 +12,8 @@ from ascendsim.cli.main import main
 from ascendsim.training.losses import LOSSES
 from ascendsim.training.optimizers import OPTIMIZERS
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
 

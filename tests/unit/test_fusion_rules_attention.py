@@ -18,6 +18,8 @@ from ascendsim.passes.fusion.rules.matmul.decoder_attention import DecoderAttent
 from ascendsim.passes.fusion.rules.movement.cache_scatter import CacheScatterFusionPass
 from tests.support.fusing import CHANGED_ALGEBRA, Fused, build, fused
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 RULE = DecoderAttentionFusionPass()
 QUERIES, KEYS, HEADS, SHARED, SIZE = 6, 10, 4, 2, 16
 LOW = -np.inf

@@ -28,6 +28,8 @@ from ascendsim.passes.rewriting.replace import replace_root
 from tests.support.fusing import CHANGED_ALGEBRA, EXACT, build, context, difference, fused, random
 from tests.support.single_node import run
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 VALUES: tuple[Literal["device", "float32"], ...] = ("device", "float32")
 SHAPES = [(2, 6, 5, 5), (3, 6), (2, 6, 4), (1, 6, 2, 3, 4)]
 

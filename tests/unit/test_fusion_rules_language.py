@@ -38,6 +38,8 @@ from tests.support.language_graphs import (
     two_products,
 )
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 ROUNDED = 2e-3  # float16
 
 

@@ -25,6 +25,8 @@ from ascendsim.passes.fusion.rules.conv.split_conv_concat import SplitConvConcat
 from ascendsim.runtime.device_memory import DeviceMemory
 from tests.support.fusing import EXACT, build, context, fused, random
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 CONCAT, SPLIT = ConvConcatFusionPass(), SplitConvConcatFusionPass()
 
 

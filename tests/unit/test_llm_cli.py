@@ -10,6 +10,8 @@ import pytest
 from ascendsim.cli.main import main
 from tests.unit.test_llm_models import TINY
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> str:

@@ -11,6 +11,8 @@ import ascendsim as asim
 from tests.support import llm_references
 from tests.unit.test_llm_models import CHIP
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 PROMPT = [3, 5, 7, 100, 11, 13]
 TIE = 2e-3  # of the spread of logits: below it, tables of angles in float16 decide which token is the largest
 SIZES: dict[str, Any] = {

@@ -15,6 +15,8 @@ from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.ir import Graph
 from tests.support.quantised import by_onnxruntime, float_network, louder, with_bytes
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 RANDOM = np.random.default_rng(11)
 
 

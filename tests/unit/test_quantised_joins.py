@@ -18,6 +18,8 @@ from ascendsim.passes.quant.qdq import join_quantised
 from ascendsim.passes.quant.roundings import NAME as ROUNDINGS
 from tests.support.quantised import Qdq, by_onnxruntime, feed, with_bytes
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 pytest.importorskip("onnxruntime")
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
 

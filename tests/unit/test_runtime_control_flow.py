@@ -19,6 +19,8 @@ from ascendsim.machine.block_key import block_key
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 SOC = "Ascend310P3"
 RNG = np.random.default_rng(7)
 

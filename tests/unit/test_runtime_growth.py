@@ -23,6 +23,8 @@ from ascendsim.runtime.control_flow import Value
 from ascendsim.runtime.growth import growing_nodes
 from tests.support.gate import in_turn
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 TURNS = 6

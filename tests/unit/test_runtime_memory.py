@@ -17,6 +17,8 @@ from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
 from ascendsim.runtime.device_memory import DeviceMemory, Values
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 F16_MAX, F32_MAX = 65504.0, float(np.finfo(np.float32).max)
 
 

@@ -15,6 +15,8 @@ from ascendsim.runtime.numerics import Finding, Numerics
 from ascendsim_kernels.watch import scan
 from tests.support.half_stories import loud_voice, written_out_norm
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 FUSIONS = ("off", "all")
 
 

@@ -21,7 +21,10 @@ torch = torch_or_skip()
 
 from torch import nn  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch", "ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning:torch", "ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("untimed_tiles"),
+]
 
 X, TARGET = torch.linspace(-1, 1, 12).reshape(4, 3), torch.tensor([0, 1, 0, 1])
 cross_entropy = nn.functional.cross_entropy

@@ -11,6 +11,8 @@ import ascendsim as asim
 from ascendsim.core.errors import InputError
 from tests.support.torch_present import torch_or_skip
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def test_options_that_exist_are_compiled_with():
     config = asim.torch.CompilerConfig()

@@ -15,7 +15,7 @@ torch = torch_or_skip()
 from tests.support.torch_functions import examples, functions  # noqa: E402
 from tests.support.torch_networks import IN_TURN, network  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 
 
 def values(graph, *inputs):

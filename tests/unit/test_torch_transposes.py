@@ -10,7 +10,7 @@ from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
 nn = torch.nn
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 
 
 class Attention(nn.Module):

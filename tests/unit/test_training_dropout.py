@@ -11,6 +11,8 @@ from ascendsim.opset.work import VectorWork
 from tests.support.operator_cases import work_of
 from tests.support.single_node import infer, make_node, run
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def _mask(shape: tuple[int, ...], share: float, **seeds: int) -> np.ndarray:
     (mask,) = run("DropOutGenMask", [np.array(shape), np.float32(share)], 1, "ascend", **seeds)

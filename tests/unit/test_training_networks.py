@@ -18,6 +18,8 @@ from ascendsim.training.step import TrainingStep
 from tests.support.evaluate import evaluate
 from tests.support.gate import every
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 Array = np.ndarray[Any, np.dtype[Any]]
 MODELS = Path(__file__).parents[1] / "data" / "models"
 

@@ -17,6 +17,8 @@ from ascendsim.training.optimizers import Adam, AdamW, Lamb, Momentum, Optimizer
 from ascendsim.training.step import TrainingStep
 from tests.support.evaluate import evaluate
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 Array = np.ndarray[Any, np.dtype[Any]]
 RATE, STEPS = 0.03, 20
 START = np.random.default_rng(1).standard_normal((4, 3))
