@@ -180,8 +180,10 @@ class OpDef:
         Raises:
             GraphError: If it has more.
         """
+        if self.most_inputs is None or node.input_count <= self.most_inputs:
+            return
         given = max((port + 1 for port, tensor in enumerate(node.inputs) if tensor is not None), default=0)
-        if self.most_inputs is not None and given > self.most_inputs:
+        if given > self.most_inputs:
             rule = f"takes at most {self.most_inputs} input{'s' * (self.most_inputs != 1)}"
             raise GraphError(
                 f"node {node.name!r} ({node.op_type})", rule, given, "leave out the further ones"

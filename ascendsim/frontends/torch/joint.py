@@ -161,6 +161,7 @@ def _decompositions(graph: Any) -> dict[Any, Any]:
 
 def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[Any, Any], flash: bool) -> Any:
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
     try:
         with (
@@ -168,6 +169,7 @@ def _joint(torch: Any, step: Any, args: tuple[Any, ...], decompositions: dict[An
             whole_calls(torch),
             attention_calls(flash),
             torch.fx.traceback.preserve_node_meta(),
+            _use_lazy_graph_module(True),  # nobody runs the graph, so that it needs no Python code
         ):
             with noted_modules(torch, step):
                 joint = aot_export_joint_with_descriptors(stack, step, args, decompositions=decompositions)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Union
 
 import numpy as np
@@ -52,6 +53,11 @@ def broadcast_shapes(shapes: Sequence[Shape | None]) -> Shape | None:
     >>> broadcast_shapes([("n", 3, 1), (1, 5)])
     ('n', 3, 5)
     """
+    return _broadcast(tuple([None if shape is None else tuple(shape) for shape in shapes]))
+
+
+@lru_cache(maxsize=4096)  # a graph has few
+def _broadcast(shapes: tuple[Shape | None, ...]) -> Shape | None:
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes):
         return None
