@@ -139,7 +139,7 @@ class GraphBuilder:
             item if isinstance(item, Tensor) else self._operand(item, op_type, inputs) for item in inputs
         ]
         wanted: Sequence[str] | int = 1 if outputs is None else outputs
-        node = self.graph._add_node(op_type, tensors, wanted, self._scoped(name or op_type), domain, {})
+        node = self.graph.add_node(op_type, tensors, wanted, self._scoped(name or op_type), domain)
         for key, value in attributes.items():
             if value is not None:
                 node.attributes[key] = tuple(value) if isinstance(value, list) else value

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import takewhile
@@ -401,18 +401,6 @@ class Graph:
         """Appends a node; outputs are a count, names, or tensors that already belong to the graph and have no
         producer.
         """
-        return self._add_node(op_type, inputs, outputs, name, domain, attributes)
-
-    def _add_node(
-        self,
-        op_type: str,
-        inputs: Sequence[Tensor | None],
-        outputs: int | Sequence[str | Tensor],
-        name: str | None,
-        domain: str,
-        attributes: Mapping[str, AttributeValue],
-    ) -> Node:
-        """The same with arguments that were checked before."""
         node = Node(
             op_type,
             name if name is not None and name not in self._node_names else self._fresh(name or op_type),

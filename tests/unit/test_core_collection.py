@@ -49,6 +49,6 @@ def test_state_comes_back_after_an_error() -> None:
 def test_what_ran_on_the_machine_is_gone_without_the_collector() -> None:
     """A search for tilings runs hundreds of programs in one pause."""
     gc.disable()
-    before = sum(isinstance(item, CoreRun) for item in gc.get_objects())
+    before = sum(type(item) is CoreRun for item in gc.get_objects())
     assert simulate(block(mmad(100), add(40))).end == 100
-    assert sum(isinstance(item, CoreRun) for item in gc.get_objects()) == before
+    assert sum(type(item) is CoreRun for item in gc.get_objects()) == before
