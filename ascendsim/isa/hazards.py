@@ -147,18 +147,18 @@ def has_race(walk: Walk, flags: Mapping[str, int], limit: int) -> bool:
         if not left:
             break
         left -= 1
-        clock = clocks[pipe]
+        reached = clocks[pipe]
         if kind == _WORK:
-            clock[pipe] += 1
+            reached[pipe] += 1
             for other, number in after:
-                if clock[other] < number:
+                if reached[other] < number:
                     return True
         elif kind == _SET:
-            tokens[flag].append(clock.copy())
+            tokens[flag].append(reached.copy())
         elif kind == _WAIT:
             if not tokens[flag]:
                 return True
-            clock[:] = map(max, clock, tokens[flag].popleft())
+            reached[:] = map(max, reached, tokens[flag].popleft())
         else:
             clocks = _after_barrier(clocks, pipe)
     return False
