@@ -10,6 +10,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import AscendSimError, InputError
+from tests.support.gate import slow
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
@@ -36,7 +37,9 @@ OPTIONS = {
     "scale": {"scale": 0.7},
     "shift": {"attn_mask": torch.linspace(-2, 2, 24 * 24).reshape(24, 24)},
     "mask": {"attn_mask": torch.ones(24, 24, dtype=torch.bool).tril(3)},
+    "scaled mask": {"attn_mask": torch.ones(24, 24, dtype=torch.bool).tril(3), "scale": 0.7},
 }
+IN_TURN = ["causal", "shift", "scaled mask", *slow("plain", "scale", "mask")]
 
 
 def _module(name: str) -> tuple[Any, Any]:
@@ -48,7 +51,7 @@ def _kinds(graph: Any) -> set[str]:
     return {node.op_type for node in graph.nodes}
 
 
-@pytest.mark.parametrize("name", [*OPTIONS])
+@pytest.mark.parametrize("name", IN_TURN)
 def test_inference(name: str) -> None:
     module, x = _module(name)
     graph = asim.from_torch(module.eval(), x, attention="flash")
@@ -80,7 +83,7 @@ def test_shared_heads_are_not_repeated() -> None:
     np.testing.assert_allclose(found, Grouped()(q, k).numpy(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [*OPTIONS])
+@pytest.mark.parametrize("name", IN_TURN)
 def test_a_training_step(name: str) -> None:
     module, x = _module(name)
     target = torch.randn(2, 24, 16)

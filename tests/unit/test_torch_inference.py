@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -33,11 +35,17 @@ class Module(torch.nn.Module):
         return self.function(*inputs)
 
 
-@pytest.mark.parametrize("name", IN_TURN)
-def test_networks_give_what_eager_mode_gives(name):
+@cache
+def captured(name):
+    """A network as it is for inference, an example of its input, and its graph."""
     module, example = network(name)
     module.eval()
-    graph = asim.from_torch(module, example)
+    return module, example, asim.from_torch(module, example)
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_networks_give_what_eager_mode_gives(name):
+    module, example, graph = captured(name)
     wanted = module(example).detach().numpy()
     result = values(graph, example)["output"]
     assert result.dtype == wanted.dtype
@@ -67,8 +75,7 @@ def test_every_function_gives_what_eager_mode_gives():
 
 
 def test_nodes_have_the_path_of_their_module_and_weights_its_memory():
-    module, example = network("bert")
-    graph = asim.from_torch(module.eval(), example)
+    module, _, graph = captured("bert")
     node = graph.node("layer.1.attention.query/MatMul")
     weight = module.layer[1].attention.query.weight.detach().numpy()
     held = node.required(1).constant.array()
@@ -81,8 +88,7 @@ def test_nodes_have_the_path_of_their_module_and_weights_its_memory():
 
 
 def test_attention_is_its_formula():
-    module, example = network("llama")
-    graph = asim.from_torch(module.eval(), example)
+    _, _, graph = captured("llama")
     counts = {row[0]: row[1] for row in graph.operators().rows}
     assert counts["Softmax"] == 1
     assert counts["MatMul"] == 8 + 2  # seven projections and the head, two products of attention
@@ -134,9 +140,8 @@ def test_half_precision_keeps_its_types():
 
 
 def test_a_compiled_network_runs_on_the_chip():
-    module, example = network("resnet")
-    module.eval()
-    model = asim.compile(asim.from_torch(module, example), "Ascend310P3")
+    module, example, graph = captured("resnet")
+    model = asim.compile(graph, "Ascend310P3")
     result = asim.run(model, {model.graph.inputs[0].name: example.numpy()})
     wanted = module(example).detach().numpy()
     assert np.abs(result.outputs["output"] - wanted).max() < 0.02 * np.abs(wanted).max()

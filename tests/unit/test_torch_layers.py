@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from torch import nn  # noqa: E402
 from ascendsim.frontends.torch.joint import capture_step  # noqa: E402
 from tests.support.torch_compare import differences  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 
 
 class Resizing(nn.Module):
@@ -91,14 +93,20 @@ def example(name):
     return torch.randn(shapes.get(name, (2, 3, 12, 9)), generator=rng)
 
 
+@cache
+def captured(name):
+    """A loss behind a layer, and its step."""
+    torch.manual_seed(0)
+    module = Loss(MODULES[name]())
+    return module, capture_step(module, (example(name),), opset=default_opset())
+
+
 @pytest.mark.parametrize(
     "name",
     [*every(3, RESIZING), "volumes", "GRU", *slow("RNN", "LSTM")],  # all that others do not
 )
 def test_gradients_are_those_of_eager_mode(name):
-    torch.manual_seed(0)
-    module = Loss(MODULES[name]())
-    step = capture_step(module, (example(name),), opset=default_opset())
+    module, step = captured(name)
     found = differences(step, module, (example(name),))
     assert found.missing == []
     assert found.exact < 1e-6
@@ -108,7 +116,7 @@ def test_gradients_are_those_of_eager_mode(name):
 
 @pytest.mark.parametrize("name", RESIZING)
 def test_resizing_is_one_operator_each_way(name):
-    step = capture_step(Loss(MODULES[name]()), (example(name),), opset=default_opset())
+    _, step = captured(name)
     kinds = [node.op_type for node in step.graph.nodes if "esize" in node.op_type]
     assert kinds == ["Resize", f"Resize{'Bilinear' if 'bilinear' in name else 'NearestNeighbor'}V2Grad"]
     assert not any(node.op_type.startswith(("Gather", "Scatter")) for node in step.graph.nodes)
@@ -119,8 +127,7 @@ def test_resizing_is_one_operator_each_way(name):
     [
         "nearest rounded",
         "bilinear corners",
-        "GRU",
-        *slow("LSTM"),
+        *slow("GRU", "LSTM"),
     ],
 )
 def test_inference_keeps_them_whole_too(name):

@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 
 from tests.support.perfetto import ERRORS, query  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
 
 
 @pytest.fixture(autouse=True)
