@@ -73,6 +73,7 @@ def test_roofline_by_hand(models_dir: Path) -> None:
     assert 8.0 * layers < roofline_us(graph, chip) < 8.0 * layers + 20
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_networks_are_simulated(models_dir: Path) -> None:
     points = [
         point for point in measured_points(["310"]) if point.model == "squeezenet1_1" and point.batch == 1
@@ -82,6 +83,7 @@ def test_networks_are_simulated(models_dir: Path) -> None:
     assert outcome.simulated[0].throughput > 0
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_the_call_of_a_model_counts_beside_the_device_time(models_dir: Path) -> None:
     point = replace(small_points(1)[0], soc="Ascend310P3")
     model = compile_point(point, models_dir)
@@ -92,6 +94,7 @@ def test_the_call_of_a_model_counts_beside_the_device_time(models_dir: Path) -> 
     assert call_us(replace(model.program, mode="host"), model.soc) == 0  # launches are in its time already
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_image_input_where_the_published_run_had_it(models_dir: Path) -> None:
     points = [
         point
@@ -143,6 +146,7 @@ def test_a_process_gets_all_networks_of_a_chip_and_batch() -> None:
     assert in_lanes(small_points(1), 2) == [list(small_points(1))]  # no process without work
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_an_interrupt_prints_what_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

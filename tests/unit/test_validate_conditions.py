@@ -42,6 +42,7 @@ def test_points_of_one_table_have_one_set_of_conditions() -> None:
     assert used == set(REWRITES.values())
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_a_point_is_compiled_under_its_conditions(models_dir: Path) -> None:
     (point,) = (p for p in measured_points(["310P3"]) if p.model == "vit_b_16" and p.batch == 1)
     model = compile_point(point, models_dir)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -224,14 +225,31 @@ def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
 
 @pytest.fixture(scope="module")
 def timed() -> tuple[tuple[Timing, ...], tuple[LeftOut, ...]]:
-    """All rows of two chips, simulated once."""
-    return compare_operators(["910A", "910B"])
+    """All rows of a chip, simulated once."""
+    return compare_operators(["910A"])
 
 
-def test_scores_hold(timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]]) -> None:
-    """Errors may fall, not rise: 13 % and 18 % when this was written (a roofline: 37 % and 49 %)."""
-    timings, _ = timed
-    for group, most, least in (("910A", 0.14, 0.8), ("910B", 0.2, 0.92)):
+def test_scores_hold(
+    timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors may fall, not rise: 11 % on 910A, and 20 % of the rows of 910B that were set aside (a roofline:
+    39 % and 51 %).
+    """
+    rows, left = measured_operators(["910B"])
+    aside = tuple(row for row in rows if row.held)
+    monkeypatch.setattr(operators, "measured_operators", lambda _: (aside, left))
+    check_scores((*timed[0], *compare_operators(["910B"])[0]), (("910A", 0.14, 0.8), ("910B", 0.22, 0.9)))
+
+
+@pytest.mark.slow
+def test_scores_of_all_rows_hold() -> None:
+    """13 % and 18 % when this was written (a roofline: 37 % and 49 %)."""
+    check_scores(compare_operators(["910A", "910B"])[0], (("910A", 0.14, 0.8), ("910B", 0.2, 0.92)))
+
+
+def check_scores(timings: Sequence[Timing], limits: Sequence[tuple[str, float, float]]) -> None:
+    """Medians of errors below limits and below a roofline's, and ranks as they were measured."""
+    for group, most, least in limits:
         found = score_operators([timing for timing in timings if timing.row.group == group])
         assert found.median < min(most, found.roofline_median)
         assert found.spearman > least
@@ -288,7 +306,9 @@ def test_command(
     monkeypatch: pytest.MonkeyPatch,
     timed: tuple[tuple[Timing, ...], tuple[LeftOut, ...]],
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # this process knows the tiles already
+    found = {timing.row.operator: (timing.simulated_us, timing.roofline_us) for timing in timed[0]}
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # in this process, which knows the times already
+    monkeypatch.setattr(operators, "_predicted", lambda row, overrides: found.get(row.operator, "unknown"))
     assert (
         main(
             [
@@ -310,8 +330,7 @@ def test_command(
     assert (tmp_path / "correlation_operators_910A.png").stat().st_size > 10_000
     with (tmp_path / "own.csv").open() as source:
         rows = list(csv.DictReader(source))
-    timings = [timing for timing in timed[0] if timing.row.group == "910A"]
-    left = [item for item in timed[1] if item.group == "910A"]
+    timings, left = timed
     assert len(rows) == len(timings) + len(left)
     assert sum(bool(row["simulated_us"]) for row in rows) == len(timings)
 

@@ -18,6 +18,8 @@ from ascendsim.validate.training import (
     training_predictions,
 )
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def _small(batch: int) -> Point:
     return Point("910A", "Ascend910A", "lenet5", "lenet5.onnx", batch, 1e4, False)
