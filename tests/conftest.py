@@ -106,9 +106,10 @@ class _Blank:
 
 @pytest.fixture
 def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timelines are saved as empty files: for tests of commands that write one among other things, since to
-    draw it takes longer than to run a small network.
+    """Timelines are saved as empty files, other pictures are not painted: for tests of commands that write
+    some among other things, since to draw one takes longer than to run a small network.
     """
+    monkeypatch.setattr("ascendsim.plot.figures.save_figure", lambda _, path: _Blank().save(Path(path)))
     for drawing in ("result.Result.plot_timeline", "comparing.Comparison.plot_timelines"):
         monkeypatch.setattr(f"ascendsim.api.{drawing}", lambda *_, **__: _Blank())
 

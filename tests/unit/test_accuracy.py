@@ -147,6 +147,7 @@ def test_a_dump_of_the_users_own(tmp_path: Path) -> None:
         compared(story, golden={"Relu_1": np.zeros((4, 256), np.float32)}).keep()
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_command_writes_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph, inputs = loud_voice()
     model, data, folder = tmp_path / "voice.onnx", tmp_path / "x.npy", tmp_path / "out"

@@ -23,6 +23,7 @@ def test_the_python_runs(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(code, "docs/fusion.md", "exec"), {"__name__": "docs"})
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_the_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

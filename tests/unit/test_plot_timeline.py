@@ -106,7 +106,7 @@ def test_unit_follows_the_length_of_the_window():
 def overlaps(display):
     """Pairs of visible texts of a drawn figure whose boxes cross."""
     figure = display.figure_
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axes = display.ax_
     texts = [
         *axes.texts,
@@ -164,7 +164,7 @@ def test_labels_appear_where_there_is_room():
 
 
 def test_thousands_of_tasks_become_few_artists():
-    crowded = plot_timeline(synthetic_run(5000)).ax_
+    crowded = plot_timeline(synthetic_run(2000)).ax_
     assert len(crowded.get_children()) < 200
     assert len(crowded.texts) < 40  # the busy shares, and next to no bar is wide enough for a name
 
@@ -230,11 +230,9 @@ def test_given_axes_are_used():
 
 
 def test_equal_runs_give_equal_files(tmp_path):
-    displays = plot_timeline(synthetic_run(4)), plot_timeline(synthetic_run(4))
-    for kind in ("png", "svg", "pdf"):
+    for kind, draw in (("png", plot_timeline), ("svg", plot_top_operators), ("pdf", plot_top_operators)):
         first, second = (
-            display.save(tmp_path / f"{number}.{kind}").read_bytes()
-            for number, display in enumerate(displays)
+            draw(synthetic_run(2)).save(tmp_path / f"{number}.{kind}").read_bytes() for number in range(2)
         )
         assert first == second
     assert len(list(tmp_path.iterdir())) == 6
