@@ -18,6 +18,8 @@ from ascendsim.passes.fusion.catalogue import find_fact
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.rewriting.report import PatternRecord
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def network():
     """Two convolutions with normalisation, a third with bias, pooled: several passes take effect."""

@@ -19,6 +19,8 @@ from tests.support.pictures import file_of, smooth
 SMALL = np.zeros((1080, 1920, 3), np.uint8)
 JPEG = file_of(SMALL, "JPEG")
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def network(
     size: int = 32, batch: int = 1, soc: str | SocSpec = "Ascend310", channels: int = 16, **options: Any

@@ -28,6 +28,8 @@ TINY: dict[str, Any] = {
 MIXTURE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 CHIP = "Ascend910B3"
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
 
 def tiny(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**TINY, **changes}.items() if value is not None}

@@ -16,7 +16,7 @@ from ascendsim.graph.ir import Constant, Graph
 from ascendsim.ops import default_opset
 from ascendsim.training.step import TrainingStep
 from tests.support.evaluate import evaluate
-from tests.support.gate import every
+from tests.support.gate import every, slow
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
@@ -185,7 +185,7 @@ def test_batch_statistics_leave_float16() -> None:
         np.testing.assert_allclose(device[name], value, rtol=0, atol=0.03 * scale, err_msg=name)
 
 
-@pytest.mark.parametrize("optimizer", [pytest.param("momentum", marks=pytest.mark.slow), "lamb"])
+@pytest.mark.parametrize("optimizer", ["momentum", *slow("lamb")])
 def test_fusion_leaves_the_values_of_a_step(optimizer: str) -> None:
     step, feed = _step("lenet5", optimizer=optimizer, loss_scale=64)
     wanted = _values(step, feed)
