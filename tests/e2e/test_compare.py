@@ -103,7 +103,7 @@ def test_outputs_that_cannot_be_compared_say_why(lenet: str, tmp_path: Path) -> 
 def test_ablation_lists_passes_by_what_they_save(
     models_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    network = [str(models_dir / "mobilenet_v1.onnx"), "--input_shape", "input:1,3,64,64"]
+    network = [str(models_dir / "mobilenet_v1.onnx"), "--input_shape", "input:1,3,32,32"]
     assert main(["compare", *network, "--ablate", "--fusion", "graph", "--output", str(tmp_path)]) == 0
     assert "what each pass contributes" in capsys.readouterr().out
     rows = rows_of(tmp_path / "ablation.csv")

@@ -79,7 +79,7 @@ def test_silero_vad_takes_the_branch_of_its_rate() -> None:
     decides."""
     path = file_of("silero_vad", "data/silero_vad.onnx")
     model = asim.compile(asim.load(path), soc=SOC)
-    for rate, branch in ((16000, "then_branch"), (8000, "else_branch")):
+    for rate, branch in ((8000, "else_branch"), (16000, "then_branch")):
         result = asim.run(model, _voice(path, rate))
         heads = {
             name.split("/")[1]
@@ -94,7 +94,7 @@ def test_silero_vad_takes_the_branch_of_its_rate() -> None:
     _check(sunk, _reference(path, inputs), 1e-4)
     assert (sunk.schedule, sunk.schedule_reasons) == ("sink", ())
     assert sum(task.decisions for task in sunk.model.program.tasks) == 1
-    assert sunk.duration_us < asim.run(model, inputs).duration_us / 2
+    assert sunk.duration_us < result.duration_us / 2
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@ the unfused graph."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,17 @@ from tests.support.gate import every
 MODELS = Path(__file__).parents[1] / "data" / "models"
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B4")
 
+pytestmark = pytest.mark.usefixtures("untimed_tiles")
+
+
+@cache
+def compiled(graph: Graph, soc: str, fusion: str, precision_mode: str = "force_fp16") -> asim.CompiledModel:
+    return asim.compile(graph, soc=soc, fusion=fusion, precision_mode=precision_mode)
+
 
 def largest_difference(graph: Graph, soc: str, values: str, precision_mode: str = "force_fp16") -> float:
     """Largest difference of outputs, fused against unfused, in terms of their range."""
-    models = [
-        asim.compile(graph, soc=soc, fusion=fusion, precision_mode=precision_mode)
-        for fusion in ("off", "graph")
-    ]
+    models = [compiled(graph, soc, fusion, precision_mode) for fusion in ("off", "graph")]
     inputs = asim.random_inputs(models[0])
     results = [asim.run(model, inputs, values=values).outputs for model in models]  # type: ignore[arg-type]
     worst = 0.0
@@ -39,9 +44,7 @@ def largest_difference(graph: Graph, soc: str, values: str, precision_mode: str 
 @pytest.mark.parametrize("soc", every(3, CHIPS))
 def test_bert_runs_faster_with_the_same_values(soc: str) -> None:
     graph = asim.load(MODELS / "bert_tiny_s64_traced.onnx", weights="random")
-    unfused, fused = (
-        asim.simulate(asim.compile(graph, soc=soc, fusion=fusion)) for fusion in ("off", "graph")
-    )
+    unfused, fused = (asim.simulate(compiled(graph, soc, fusion)) for fusion in ("off", "graph"))
     assert fused.duration_us < unfused.duration_us
     assert largest_difference(graph, soc, "float32") <= 1e-5
     # 12 products and 2 Gelus of two layers, each rounded once less
@@ -65,14 +68,11 @@ def training_step(name: str) -> Graph:
 )
 def test_optimizer_steps_run_as_one_task(name: str, soc: str) -> None:
     graph = training_step(name)
-    compiled = asim.compile(graph, soc=soc, fusion="graph", precision_mode="must_keep_origin_dtype")
-    inner = [node for node in compiled.graph.nodes if node.op_type not in ("Abs", "Cast", "TransData")]
+    before, after = (compiled(graph, soc, fusion, "must_keep_origin_dtype") for fusion in ("off", "graph"))
+    inner = [node for node in after.graph.nodes if node.op_type not in ("Abs", "Cast", "TransData")]
     assert len(inner) == 1
-    assert len(compiled.tasks_of(inner[0].name)) == 1
-    unfused = asim.simulate(
-        asim.compile(graph, soc=soc, fusion="off", precision_mode="must_keep_origin_dtype")
-    )
-    assert asim.simulate(compiled).duration_us < unfused.duration_us
+    assert len(after.tasks_of(inner[0].name)) == 1
+    assert asim.simulate(after).duration_us < asim.simulate(before).duration_us
     assert largest_difference(graph, soc, "float32", "must_keep_origin_dtype") == 0
 
 
@@ -88,8 +88,7 @@ def test_the_mask_of_relu_saves_traffic_between_convolutions(soc: str) -> None:
         return [b.op("Conv", y, weights[2], pads=(1, 1, 1, 1)), b.op("ReluGrad", back, y, domain="ascend")]
 
     graph = build(body)
-    compiled = asim.compile(graph, soc=soc, fusion="graph")
-    assert {"ReluV2", "ReluGradV2"} <= {node.op_type for node in compiled.graph.nodes}
+    assert {"ReluV2", "ReluGradV2"} <= {node.op_type for node in compiled(graph, soc, "graph").graph.nodes}
     assert largest_difference(graph, soc, "device") == 0
     assert largest_difference(graph, soc, "float32") == 0
 
@@ -103,7 +102,7 @@ def test_two_casts_of_the_device_graph_become_one() -> None:
         return [b.op("Cast", b.op("Cast", x, to=DType.FLOAT32), to=DType.INT32)]
 
     graph = build(body)
-    compiled = asim.compile(graph, fusion="graph", precision_mode="must_keep_origin_dtype")
-    assert [node.op_type for node in compiled.graph.nodes] == ["Cast"]
-    assert compiled.fusion.totals("graph")["CastCastFusionPass"] == (1, 1)
+    fused = compiled(graph, "Ascend310", "graph", "must_keep_origin_dtype")
+    assert [node.op_type for node in fused.graph.nodes] == ["Cast"]
+    assert fused.fusion.totals("graph")["CastCastFusionPass"] == (1, 1)
     assert largest_difference(graph, "Ascend310", "device", "must_keep_origin_dtype") == 0

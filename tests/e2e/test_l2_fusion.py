@@ -81,8 +81,8 @@ def test_a_cut_batch_saves_bytes_and_keeps_values() -> None:
 
 
 def test_a_cut_batch_stays_in_a_cache_too() -> None:
-    graph = residual_net(batch=64, size=64, channels=32)
-    small = {"l2.size": "4MiB"}
+    graph = residual_net(batch=32, size=64, channels=32)
+    small = {"l2.size": "2MiB"}
     whole, parts = (
         asim.compile(graph, "Ascend310P3", set=small, options={"l2_batch": how}) for how in ("whole", "split")
     )

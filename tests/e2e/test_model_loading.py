@@ -52,7 +52,7 @@ def loaded(name: str, batch: int) -> Graph:
     return load(name, batch=batch)
 
 
-@pytest.fixture(scope="module", params=every(3, NAMES))
+@pytest.fixture(scope="module", params=every(4, NAMES))
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -49,6 +49,7 @@ def issues(text: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_advisor_reports_what_is_unbound_and_what_ran_on_the_ai_cpu(tmp_path):
     found = issues(advisor(write_prof_folder(Capture(synthetic_run(48)), tmp_path)[0], tmp_path))
     assert set(found) == {"Operator No Bound Issues", "AICPU Issues"}

@@ -30,10 +30,10 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "make_operator_table.py"
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
 
-@pytest.mark.parametrize("shard", every(3, range(SHARDS)))
+@pytest.mark.parametrize("shard", every(6, range(2 * SHARDS)))
 def test_representative_cases_pass_or_are_refused(shard: int) -> None:
     """Of every set of operators one case; default options, warnings are errors."""
-    outcomes = [run_case(case) for case in representative_cases()[shard::SHARDS]]
+    outcomes = [run_case(case) for case in representative_cases()[shard :: 2 * SHARDS]]
     counts = Counter(item.status for item in outcomes)
     assert not counts[FAIL], "\n".join(
         f"{item.case}: {item.reason}" for item in outcomes if item.status == FAIL

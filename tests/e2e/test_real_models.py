@@ -70,7 +70,10 @@ MODELS = {
     # LSTM under If
     "voice": Network("openwakeword", "resources/models/silero_vad.onnx", _voice, CHIPS[1:2]),
     "spectrogram": Network(  # reads sound in the numbers of 16-bit samples
-        "openwakeword", "resources/models/melspectrogram.onnx", lambda: {"input": 32768 * sound(17280)}, CHIPS
+        "openwakeword",
+        "resources/models/melspectrogram.onnx",
+        lambda: {"input": 32768 * sound(17280)},
+        CHIPS[2:],
     ),
     "nudity": Network(  # YOLOv8
         "nudenet", "320n.onnx", lambda: {"images": 0.5 + 0.5 * picture((1, 3, 320, 320))}

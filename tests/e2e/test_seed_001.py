@@ -278,7 +278,7 @@ def times(name: str, soc: str) -> tuple[float, float]:
 ON = [name for name in WANTED if fact(name).default and "options" not in SETTINGS.get(name, {})]
 
 
-@pytest.mark.parametrize("name", every(3, ON))
+@pytest.mark.parametrize("name", every(6, ON))
 def test_no_rule_makes_slower_what_it_is_for_unless_the_page_says_why(name: str) -> None:
     """The text calls fusion "a key means to raise the performance of whole networks"; its rules are on by
     default, SoftmaxFusionPass for [1, 8732, 21] among them."""

@@ -148,6 +148,7 @@ def test_aligning_the_channels_of_ghostnet_brings_20_percent() -> None:
     assert time_us(advice.apply("align-channels")) == pytest.approx(advice.proposals[0].after_us)
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_int64_mask_of_bert_leaves_the_ai_cpu() -> None:
     advice = advise(asim.load(f"{MODELS}/bert_tiny_s64.onnx"), "Ascend310")
     assert gains(advice)["narrow-types"] > 1.2
@@ -171,6 +172,7 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+@pytest.mark.usefixtures("untimed_tiles", "unpainted")
 @pytest.mark.parametrize("command", [["run", "--values", "off"], ["advise"]])
 def test_the_three_steps_by_hand_find_what_ran_on_the_ai_cpu(command: list[str], tmp_path: Path) -> None:
     """Seed: find the operator in Op Names of Op Statistic, note its Task IDs, look for the id in the column
@@ -227,6 +229,7 @@ def test_one_switch_gives_all_of_the_guides_advice(
         assert lever not in gains(advise(build(claims[lever][0]), "Ascend310"))
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 def test_a_block_of_a_network_at_batch_8_runs_in_four_passes_of_two() -> None:
     graph, small = residual_net(batch=8, size=96), {"l2.size": "2MiB"}
     model = asim.compile(graph, "Ascend310", set=small, release="ddk")

@@ -68,8 +68,8 @@ def check_times(fused: Fused) -> None:
     ],
 )
 def test_small_networks_keep_their_values(name: str, chip: str) -> None:
-    check_programs(compiled(name, chip, options=BY_FORMULA))
-    fused = compiled(name, chip, values=True)
+    fused = compiled(name, chip, values=True, options=BY_FORMULA)
+    check_programs(fused)
     check_tasks(fused)
     check_times(fused)
     assert same_values(fused)
