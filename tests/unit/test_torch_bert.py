@@ -140,7 +140,9 @@ def test_graph_kernel_fusion_keeps_the_bits_of_a_step(values, soc, levels):
         np.testing.assert_allclose(graph[name], array, rtol=0, atol=1e-6 * max(1e-30, np.abs(array).max()))
 
 
-@pytest.mark.parametrize(("optimizer", "loss_scale"), [("adamw", None), ("lamb", 1024)])
+@pytest.mark.parametrize(
+    ("optimizer", "loss_scale"), [pytest.param("adamw", None, marks=pytest.mark.slow), ("lamb", 1024)]
+)
 def test_weights_and_gradients_are_cast_once_a_step(optimizer, loss_scale):
     graph = compiled(small_step(optimizer, loss_scale), "off").graph
     casts = Counter(
