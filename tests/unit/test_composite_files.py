@@ -22,9 +22,9 @@ def model(name: str, soc: str, fusion: str) -> CompiledModel:
     return asim.compile(graph, soc=soc, fusion=fusion, precision_mode="must_keep_origin_dtype")
 
 
-# In the gate every fourth file, on the two chips in turn
+# In the gate every eighth file, on the two chips in turn
 ON_CHIPS = [
-    pytest.param(name, soc, marks=() if place % 8 == 4 * turn else pytest.mark.slow)
+    pytest.param(name, soc, marks=() if place % 16 == 8 * turn else pytest.mark.slow)
     for place, name in enumerate(FILES)
     for turn, soc in enumerate(CHIPS)
 ]
@@ -90,6 +90,7 @@ def agree(result: Array, expected: Array) -> None:
     assert error <= steps * float(np.finfo(result.dtype).eps) * scale
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize(
     "name",
     [
@@ -103,6 +104,7 @@ def test_values_of_small_files(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize("name", FILES)
 def test_values_of_all_files(name: str) -> None:
     compare_values(name)

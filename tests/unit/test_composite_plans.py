@@ -41,7 +41,7 @@ def composite(record: object, soc: str = "Ascend910A", **options: object) -> asi
 
 
 def body_graph(record: object) -> tuple[Node, Graph]:
-    (node,) = composite(record).graph.nodes
+    (node,) = composite(record, options={"tiling": "closed_form"}).graph.nodes
     return node, body_of(node)
 
 
