@@ -97,6 +97,7 @@ def agree(result: Array, expected: Array) -> None:
         name
         for name in FILES
         if name.startswith(("ascend_mlir", "gpu_bert", "ascend_sponge_03", "ascend_ci_03"))
+        and not name.startswith(("gpu_bert_large_01", "gpu_bert_large_05"))  # of millions of elements
     ],
 )
 def test_values_of_small_files(name: str) -> None:
