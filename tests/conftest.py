@@ -18,7 +18,7 @@ _RENEWED = "golden file renewed"
 
 # Derandomised: the same examples on every run, so that a failure is a change of the code and never of the
 # seed.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("long", derandomize=True, deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("ASCENDSIM_TEST_PROFILE", "quick"))
 

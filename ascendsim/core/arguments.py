@@ -29,6 +29,7 @@ from ascendsim.core.errors import InputError, suggest
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+_MOST_CALLS = 256  # that are remembered of a function
 _LONGEST = 60  # characters of a wrong value that a message shows
 _WORDS: Mapping[Any, str] = {
     int: "a whole number",
@@ -51,15 +52,22 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        fine: set[tuple[type, ...] | None] = (
+            set()
+        )  # calls by position: of few types, a hundred thousand times
+
         @cache
         def rules() -> tuple[list[_Rule], dict[str, _Rule], _Rule | None, _Rule | None]:
             return _rules(function, remedies)  # when it is called first: annotations name what comes later
 
         @wraps(function)
         def checking(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            call = None if kwargs else tuple(map(type, args))
+            if call in fine:
+                return function(*args, **kwargs)
             in_order, by_name, further, others = rules()
             for rule, value in zip(in_order, args, strict=False):
-                if type(value) not in rule.fine:  # a call less, a hundred thousand times a compilation
+                if type(value) not in rule.fine:  # a call less
                     rule.check(value)
             if further is not None:
                 for value in args[len(in_order) :]:
@@ -69,6 +77,10 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
                 named = by_name.get(name, others)
                 if named is not None and type(value) not in named.fine:
                     named.check(value, name)
+            if call is not None and list not in call and tuple not in call and len(fine) < _MOST_CALLS:
+                takers = in_order if further is None else [*in_order, *[further] * len(args)]
+                if all(kind in rule.fine for kind, rule in zip(call, takers, strict=False)):
+                    fine.add(call)
             return function(*args, **kwargs)
 
         return checking

@@ -321,6 +321,31 @@ def test_what_was_fine_before_makes_nothing_else_fine(good: dict[str, Any], bad:
             takes(**bad)
 
 
+@checked()
+def by_position(word: Literal["a"] | int, number: float = 0, *others: str | list[int]) -> None:
+    """Takes what its annotations say."""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "name"),
+    [
+        (("a",), ("b",), "word"),
+        ((1, 2.5), (1, "a"), "number"),
+        ((1, 2), (1, True), "number"),
+        ((1, 2, "a", "b"), (1, 2, "a", 3), "others"),
+        ((1, 2, [1]), (1, 2, ["a"]), "others"),
+        ((1, 2, "a"), (1, 2, "a", 2.5), "others"),
+    ],
+)
+def test_calls_that_were_fine_before_make_no_other_call_fine(
+    good: tuple[Any, ...], bad: tuple[Any, ...], name: str
+) -> None:
+    for _ in range(2):
+        by_position(*good)
+        with pytest.raises(asim.InputError, match=f"argument {name} must be"):
+            by_position(*bad)
+
+
 def outcome(function: Callable[..., Any], arguments: list[Any], named: dict[str, Any], label: str) -> str:
     """What is wrong with the way in which a call is refused; empty if nothing is."""
     try:

@@ -14,7 +14,7 @@ from tests.support.gate import every
 from tests.support.lowering import CHIPS, statements
 
 COUNT = {"convolution": 60, "pooling": 40, "product": 40, "resize": 40}
-PARTS = 2  # the gate takes the first
+PARTS = 4  # the gate takes the first
 
 
 @pytest.mark.parametrize("part", every(PARTS, range(PARTS)))

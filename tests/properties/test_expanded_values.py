@@ -132,6 +132,7 @@ def test_what_is_listed_as_other_is(name: str) -> None:
     assert not np.array_equal(computed(apart, feed), computed(whole, feed))
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize("soc", every(2, ["Ascend910B2", "Ascend910A"]))
 def test_runs_with_composites_have_the_bits_of_whole_operators(soc: str) -> None:
     """Composites compute with kernels of their own, slice by slice."""

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ascendsim as asim
 from ascendsim.graph.ir import Graph
 from tests.support.fusing import build
+from tests.support.gate import examples
 
 UNIT = 2.0**-11
 N_UNFUSED, N_FUSED = 4, 2
@@ -80,7 +81,7 @@ def convolve(x: np.ndarray, w: np.ndarray, stride: int) -> np.ndarray:
 
 @pytest.mark.parametrize("soc", ["Ascend310", pytest.param("Ascend910B1", marks=pytest.mark.slow)])
 @given(case=convolutions())
-@settings(max_examples=20)
+@examples(0.5)
 def test_folded_normalisation_stays_within_its_rounding_bound(soc: str, case: dict[str, Any]) -> None:
     graph, constants = graph_of(case)
     models = [asim.compile(graph, soc=soc, fusion=level) for level in ("off", "graph")]

@@ -45,7 +45,7 @@ def branch_nodes(graph: Graph) -> int:
     return sum(len(node.outputs) for node in graph.nodes if any(True for _ in node.subgraphs))
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(networks(), st.integers(0, 99))
 def test_values_stay_and_a_second_run_changes_nothing(graph: Graph, seed: int) -> None:
     check(graph, seed)
@@ -98,7 +98,7 @@ def check_open(graph: Graph, data: st.DataObject) -> None:
     assert to_text(asim.optimize(result.graph).graph) == to_text(result.graph)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(networks(), st.data())
 def test_open_shapes(graph: Graph, data: st.DataObject) -> None:
     check_open(graph, data)

@@ -4,7 +4,7 @@ operators of the lists."""
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ascendsim as asim
@@ -16,6 +16,7 @@ from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
 from ascendsim.passes.graph_kernel import composites_in
 from ascendsim.passes.graph_kernel.lists import operators
+from tests.support.gate import examples
 
 OPSET = default_opset()
 ONE = ("Neg", "Sqrt", "Reciprocal", "Tanh", "Relu", "Abs", "Softmax", "Sigmoid")
@@ -54,7 +55,7 @@ def networks(draw: st.DrawFn) -> Graph:
     return b.build()
 
 
-@settings(max_examples=25)
+@examples(0.5)
 @given(networks(), st.sampled_from(["force_fp16", "must_keep_origin_dtype"]), st.integers(0, 99))
 def test_values_are_kept_to_the_bit(graph: Graph, mode: str, seed: int) -> None:
     flags = "--opt_level=1 --enable_cluster_ops=Tanh,Abs,Sigmoid,ReduceSum,ReduceMax"
@@ -83,7 +84,7 @@ def test_values_are_kept_to_the_bit(graph: Graph, mode: str, seed: int) -> None:
     assert all(len(body_of(node).nodes) >= 2 for node in composites_in(whole.graph))
 
 
-@settings(max_examples=25)
+@examples(0.5)
 @given(networks())
 def test_level_0_and_the_plain_flow_are_the_same(graph: Graph) -> None:
     plain = asim.compile(graph, soc="Ascend910A", fusion="ub", options={"ub_limits": "MindSpore"})

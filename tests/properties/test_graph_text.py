@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.core.dtypes import DType
@@ -69,7 +69,6 @@ def graphs(draw, depth=0):
 
 
 @given(graphs())
-@settings(max_examples=30)
 def test_print_and_parse_are_inverse(graph):
     text = to_text(graph)
     back = parse_text(text)
@@ -81,7 +80,6 @@ def test_print_and_parse_are_inverse(graph):
 
 
 @given(graphs())
-@settings(max_examples=40)
 def test_what_the_ir_builds_verifies_and_so_do_copies(graph):
     verify(graph)
     twin = copy_graph(graph)

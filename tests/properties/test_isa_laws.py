@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.core.errors import CompileError
@@ -32,6 +32,7 @@ from ascendsim.isa.instructions import (
 )
 from ascendsim.isa.program import Block, MemoryPlan, Region
 from ascendsim.isa.walk import bounds, in_order, static, times
+from tests.support.gate import examples
 from tests.support.reference_blocks import expanded, levels, races
 from tests.support.toy_programs import gm
 from tests.support.toy_soc import TOY
@@ -240,7 +241,7 @@ def racy_blocks(draw: st.DrawFn) -> Block:
     return Block(block, (Allocation("u", Buffer.UB, 0, 128, 2),), flags)
 
 
-@settings(max_examples=200)
+@examples(5)
 @given(racy_blocks())
 def test_races_are_found_exactly_where_nothing_orders_two_accesses(block: Block) -> None:
     found = races(block)

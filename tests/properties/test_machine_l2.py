@@ -12,6 +12,7 @@ import pytest
 from ascendsim.isa.program import Access, MemoryPlan, Region
 from ascendsim.machine.l2 import Judged, L2State, Shares, in_all
 from ascendsim.machine.regions import Regions
+from tests.support.gate import every
 from tests.support.reference_l2 import PlainL2
 from tests.support.toy_soc import TOY
 
@@ -47,7 +48,7 @@ def random_accesses(random: Random, regions: dict[str, Region], write: bool) -> 
     return [Access(name, size, size * random.choice((1, 1, 2, 3)), write) for name, size in unique.items()]
 
 
-@pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.parametrize("chunk", every(2, range(4)))
 def test_random_tasks_find_and_leave_what_a_list_of_lines_has(chunk: int) -> None:
     evicted = partial = 0
     for seed in range(chunk * 100, (chunk + 1) * 100):

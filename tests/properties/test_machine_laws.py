@@ -19,6 +19,7 @@ from ascendsim.machine import run
 from ascendsim.machine.core import CoreRun
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
+from tests.support.gate import examples
 from tests.support.random_blocks import REGIONS, any_block, blocks, pipelines
 from tests.support.sequential import block_end
 from tests.support.toy_programs import copy_block, matmul_block, program_of, task_of
@@ -126,6 +127,7 @@ def test_groups_equal_their_members(program: Program, soc: SocSpec) -> None:
     assert per_core(grouped) == per_core(single)
 
 
+@examples(0.5)
 @given(programs(), chips)
 def test_two_runs_are_the_same_to_the_byte(program: Program, soc: SocSpec) -> None:
     assert run(program, soc, instructions=True) == run(program, soc, instructions=True)

@@ -15,12 +15,17 @@ from ascendsim.isa.hazards import check_hazards
 from ascendsim.isa.instructions import Mmad
 from ascendsim.isa.walk import in_order
 from ascendsim.machine import run
+from tests.support.gate import case
 
 MODELS = Path(__file__).parent.parent / "data" / "models"
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
 QUICK = ("lenet5", "bert_tiny_s64")
 LONG = tuple(sorted(path.stem for path in MODELS.glob("*.onnx") if path.stem not in QUICK))
-NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+CASES = [
+    case(name, chip, quick=name in QUICK and place % 2 == turn)  # in the gate each chip with one of them
+    for turn, name in enumerate((*QUICK, *LONG))
+    for place, chip in enumerate(CHIPS)
+]
 
 
 @cache
@@ -28,8 +33,7 @@ def compiled(name: str, chip: str) -> CompiledModel:
     return ascendsim.compile(ascendsim.load(MODELS / f"{name}.onnx"), soc=chip)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "chip"), CASES)
 def test_programs_keep_to_buffers_slots_and_flags(name: str, chip: str) -> None:
     model = compiled(name, chip)
     check_program(model.program, model.soc)
@@ -38,8 +42,7 @@ def test_programs_keep_to_buffers_slots_and_flags(name: str, chip: str) -> None:
             check_hazards(group.block, limit=600)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "chip"), CASES)
 def test_groups_equal_their_members_and_no_bound_is_beaten(name: str, chip: str) -> None:
     model = compiled(name, chip)
     trace = run(model.program, model.soc)

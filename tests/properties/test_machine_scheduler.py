@@ -85,7 +85,7 @@ def random_program(random: Random, soc: SocSpec, streams: int) -> Program:
 @pytest.mark.parametrize(("chunk", "streams"), in_turn(range(3), [1, 2, 3]))
 def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams: int) -> None:
     ties = replayed = 0
-    for seed in range(chunk * 100, (chunk + 1) * 100):
+    for seed in range(chunk * 60, (chunk + 1) * 60):
         random = Random(seed * 10 + streams)
         soc = random_chip(random)
         program = random_program(random, soc, streams)
@@ -108,7 +108,7 @@ def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams
         starts = [start for _, start, *_ in times.values()]
         ties += len(set(starts)) < len(starts)
         replayed += saved.replayed
-    assert streams == 1 or ties > 15
+    assert streams == 1 or ties > 9
     assert streams > 1 or replayed
 
 

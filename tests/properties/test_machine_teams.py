@@ -163,7 +163,7 @@ def reference(
 
 def test_random_teams_do_what_a_simulation_tick_by_tick_says() -> None:
     handed_over = 0
-    for seed in range(50):
+    for seed in range(30):
         random = Random(seed)
         teams = random_teams(random)
         program = program_of(team_task(*teams), regions=SIZES)
@@ -174,7 +174,7 @@ def test_random_teams_do_what_a_simulation_tick_by_tick_says() -> None:
         found = sorted((i.pipe, i.start, i.end) for i in trace.instructions for _ in i.cores)
         assert found == wanted, seed
         handed_over += sum(flag.mode == 2 for _, cube, *_ in teams for flag in cube.cross)
-    assert handed_over > 50
+    assert handed_over > 30
 
 
 def test_a_team_starts_together_on_the_cores_of_one_ai_core() -> None:

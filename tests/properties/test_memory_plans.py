@@ -232,6 +232,7 @@ PROGRAMS = [
 MORE = [(path.stem, "Ascend910B1", mode) for path in sorted(MODELS.glob("*.onnx")) for mode in MODES]
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize(
     ("name", "chip", "mode"), [*PROGRAMS, *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)]
 )
@@ -282,6 +283,7 @@ def test_events_are_all_that_is_needed_and_none_follows_from_others() -> None:
         assert all(streams[other] != streams[task] for task, awaited in enumerate(waits) for other in awaited)
 
 
+@pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize("mode", ["MainStream:2", "cv"])
 def test_events_of_a_network_are_those_of_its_edges(mode: str) -> None:
     model = asim.compile(

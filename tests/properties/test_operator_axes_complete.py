@@ -45,12 +45,11 @@ def _apart(case: Case, node: Node) -> dict[tuple[int, int], set[tuple[int, int]]
                 differs = _differing(old, new) if old.shape == new.shape else np.ones(old.shape, bool)
                 if not differs.any():
                     continue
+                slices = [set(found.tolist()) for found in np.atleast_1d(differs).nonzero()]
                 for axis, b in np.ndindex(array.ndim, old.ndim):
                     if array.shape[axis] != old.shape[b] or old.shape[b] < 2:
                         continue
-                    others = tuple(other for other in range(old.ndim) if other != b)
-                    slices = set(np.flatnonzero(differs.any(axis=others)).tolist())
-                    if slices == {int(place[axis])}:
+                    if slices[b] == {int(place[axis])}:
                         seen[output, axis, b].add(int(place[axis]))
                     else:
                         mixed.add((output, axis, b))

@@ -101,7 +101,7 @@ def _values_unknown(case: Case, ports: Sequence[int]) -> list[Shape | None]:
 
 
 def _with_symbols() -> Iterator[tuple[Case, int, int]]:
-    for case in few_cases():
+    for case in few_cases(2):
         for port in _data_ports(case):
             for axis in range(case.inputs[port].ndim):
                 yield case, port, axis

@@ -48,6 +48,7 @@ from ascendsim.opset.work import Step
 from ascendsim.soc import load
 from tests.support import lowering
 from tests.support.coverage import length, transfers, union
+from tests.support.gate import slow
 from tests.support.lowering import convolution as square_convolution
 from tests.support.lowering import matmul as plain_matmul
 from tests.support.lowering import program_of, ref
@@ -319,7 +320,7 @@ def searched() -> tuple[tuple[Product, Rates, tuple[Tiling, ...]], ...]:
 def test_nothing_is_left_out_that_could_be_best() -> None:
     closest = nearest = 0.0
     for product, rates, every in searched():
-        for tiling in every:
+        for tiling in Random(11).sample(every, min(400, len(every))):
             share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
             tile = tiling.tile_m, tiling.tile_n
             least = least_of_tiles(product, rates, share, tile, tiling.accumulators)
@@ -332,18 +333,22 @@ def test_nothing_is_left_out_that_could_be_best() -> None:
             assert tiling.cycles >= least_cycles(product, rates, share) * (1 - 1e-9)
             assert tiling.cycles >= loading_cycles(product, rates, share, tiling.tile_m, tiling.tile_n) * 0.7
             assert tiling.cycles == tiling_cycles(product, tiling, rates)
+        found = set(candidates(product, rates, 1, NEAR))
         for depth in queue_depths(rates.queue):
             best = min(tiling.cycles for tiling in every if depth in tiling.depths)
             near = {one for one in every if depth in one.depths and one.cycles <= NEAR * best}
-            assert near <= set(candidates(product, rates, 1, NEAR))
+            assert near <= found
     assert closest > 0.85
     assert nearest > 0.85
 
 
+@pytest.mark.parametrize("layer", [(256, 28, 256), *slow((256, 56, 512))])
 @pytest.mark.parametrize("kernel", [1, 2])
-def test_what_moves_at_least_leaves_out_rows_that_no_tile_brings(kernel: int) -> None:
+def test_what_moves_at_least_leaves_out_rows_that_no_tile_brings(
+    layer: tuple[int, int, int], kernel: int
+) -> None:
     soc = load("Ascend910A")
-    product = product_of(lowering.convolution(256, 56, 512, kernel, 3, images=8), soc)
+    product = product_of(lowering.convolution(*layer, kernel, 3, images=8), soc)
     rates = rates_of(soc, "float16")
     for tiling in candidates(product, rates, 1):
         share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n

@@ -187,7 +187,7 @@ def program(z, steps):
             asc.cross_core_wait_flag(*step.flag)
 
 
-SEEDS = 1000 if os.environ.get("ASCENDSIM_LONG") else 100
+SEEDS = 1000 if os.environ.get("ASCENDSIM_LONG") else 60
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))

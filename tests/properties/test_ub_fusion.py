@@ -4,7 +4,7 @@ circles."""
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ascendsim.graph.ir import Graph, Tensor
@@ -13,6 +13,7 @@ from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, limits_of, ub_passes
 from tests.support.fusing import new_builder, random
+from tests.support.gate import examples
 from tests.support.ub import conv, same_values, ub
 
 CHANNELS, SIZE = 16, 6
@@ -29,7 +30,7 @@ STEPS = st.lists(
 )
 PROFILE = st.sampled_from([*PROFILES])
 CHIP = st.sampled_from(["Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1"])
-SAMPLES = settings(max_examples=25)
+SAMPLES = examples(0.5)
 
 
 def random_graph(steps: list[tuple[str, int]]) -> Graph:

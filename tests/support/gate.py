@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 # On these chips only: it takes seconds a chip. Others have it with other tests, and smaller networks here.
 LARGE = {"squeezenet1_1": ("Ascend910B1",)}
@@ -22,6 +23,13 @@ def case(name: str, chip: str, *values: object, quick: bool = True, id: str | No
     """
     short = quick and chip in LARGE.get(name, (chip,))
     return pytest.param(name, chip, *values, marks=() if short else pytest.mark.slow, id=id)
+
+
+def examples(times: float) -> settings:
+    """So many times the profile's number of random examples, in the gate as in the long run: fewer where one
+    takes long, more where it takes nothing.
+    """
+    return settings(max_examples=max(1, round(times * settings.default.max_examples)))
 
 
 def slow(*values: object) -> list[Any]:

@@ -24,7 +24,7 @@ from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import Inference
-from tests.support.evaluate import evaluate
+from tests.support.evaluate import Known, evaluate
 
 Edit = Callable[[Graph], object]
 GUARD = "guard"  # a node that has nothing to do with the others but an order in time
@@ -96,7 +96,9 @@ FURTHER: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 
 
 def near_misses(
-    graph: Graph, edits: Callable[[Graph], Iterator[tuple[str, Edit]]] | None = None
+    graph: Graph,
+    edits: Callable[[Graph], Iterator[tuple[str, Edit]]] | None = None,
+    known: Known | None = None,
 ) -> Iterator[tuple[str, Graph]]:
     """The graph itself and its neighbours, each with what is different; those that the operators' rules do
     not allow are left out.
@@ -104,8 +106,10 @@ def near_misses(
     Args:
         graph: Not changed.
         edits: What is tried; by default everything.
+        known: Results of operators, for whoever computes values of the graphs too.
     """
     seen: Counter[str] = Counter()
+    known = known or Known()
     for label, edit in [("as it is", lambda copy: None), *(edits or all_edits)(graph)]:
         copy = copy_graph(graph)
         try:
@@ -114,7 +118,7 @@ def near_misses(
             verify(copy)
         except AscendSimError:
             continue
-        if can_run(copy):
+        if can_run(copy, known):
             seen[label] += 1
             yield (label if seen[label] == 1 else f"{label} ({seen[label]})"), copy
 
@@ -128,7 +132,7 @@ def has_values(graph: Graph) -> bool:
     return known and all(tensor.is_static for tensor in graph.inputs)
 
 
-def can_run(graph: Graph) -> bool:
+def can_run(graph: Graph, known: Known) -> bool:
     """Whether operators get what they can compute with; rules of inference ask less than some of them."""
     for node in graph.nodes:
         if (
@@ -142,12 +146,10 @@ def can_run(graph: Graph) -> bool:
             return False
     if not has_values(graph):
         return True
-    inputs = {
-        tensor.name: np.zeros(tensor.static_shape, tensor.element_type.numpy) for tensor in graph.inputs
-    }
+    inputs = {tensor.name: _zeros(tensor, known) for tensor in graph.inputs}
     try:
         with np.errstate(all="ignore"):
-            results = evaluate(graph, default_opset(), inputs)
+            results = evaluate(graph, default_opset(), inputs, known)
     except Exception:
         return False
     return all(
@@ -155,6 +157,12 @@ def can_run(graph: Graph) -> bool:
         for tensor, result in zip(graph.outputs, results, strict=True)
         if tensor.is_static
     )
+
+
+def _zeros(tensor: Tensor, known: Known) -> Array:
+    shape, dtype = tensor.static_shape, tensor.element_type.numpy
+    (zeros,) = known.arrays((shape, dtype), lambda: [np.zeros(shape, dtype)])
+    return zeros
 
 
 def sorted_outcomes(outcomes: Iterable[tuple[str, str]]) -> str:

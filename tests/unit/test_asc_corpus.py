@@ -66,7 +66,7 @@ IN_ORDER = {
 RACES = [item for item in BUGS if item.kind in ("race", "cores") and item.kernel.name not in IN_ORDER]
 
 
-@pytest.mark.parametrize("item", every(3, RACES), ids=lambda item: item.kernel.name)
+@pytest.mark.parametrize("item", every(6, RACES), ids=lambda item: item.kernel.name)
 def test_an_order_shows_other_values_of_a_race_and_shows_them_again(item):
     in_order = ran(item, True)[1]
     other = [

@@ -8,6 +8,7 @@ import pytest
 import ascendsim as asim
 from ascendsim import asc
 from tests.support.asc_kernels import softmax
+from tests.support.gate import in_turn
 
 H, UB = asc.HardEvent, asc.TPosition.VECCALC
 F32, COUNT = asc.float32, 256
@@ -133,8 +134,7 @@ def test_the_text_of_a_race():
     assert str(found).endswith("4 times; put wait_flag(HardEvent.MTE2_V, 0) between them")
 
 
-@pytest.mark.parametrize("op", [one, masked, copied])
-@pytest.mark.parametrize("without", WAITS)
+@pytest.mark.parametrize(("without", "op"), in_turn(WAITS, [one, masked, copied]))
 def test_a_missing_flag_gives_wrong_values_in_some_order_repeatably(without, op):
     x, z = data()
     wrong = {}

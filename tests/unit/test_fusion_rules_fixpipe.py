@@ -122,6 +122,7 @@ def test_on_the_device_tasks_go_and_values_stay(body: Any, chip: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_yolov5s_sends_60_convolutions_through_fixpipe() -> None:
     yolov5s = asim.load("tests/data/models/yolov5s.onnx")
     model = asim.compile(yolov5s, "Ascend910B1", fusion="graph", options={"tiling": "closed_form"})

@@ -24,6 +24,7 @@ from ascendsim.passes.fusion.rules.conv.concat_conv import ConvConcatFusionPass
 from ascendsim.passes.fusion.rules.conv.split_conv_concat import SplitConvConcatFusionPass
 from ascendsim.runtime.device_memory import DeviceMemory
 from tests.support.fusing import EXACT, build, context, fused, random
+from tests.support.gate import in_turn
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
@@ -140,9 +141,9 @@ def test_yolov5s_matches_every_concat_and_changes_none() -> None:
     assert report.totals("graph") == {SPLIT.name: (14, 0), CONCAT.name: (14, 0)}
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("body", [fire, forked])
-@pytest.mark.parametrize("chip", ["Ascend310", "Ascend910B1"])
+@pytest.mark.parametrize(
+    ("body", "batch", "chip"), in_turn([fire, forked], [1, 2], ["Ascend310", "Ascend910B1"])
+)
 def test_device_values_stay_and_copies_go(body: Any, batch: int, chip: str) -> None:
     graph = build(lambda b: body(b, batch=batch))
     switch = f"{CONCAT.name}:{{0}};{SPLIT.name}:{{0}};ASplitConv2dConcatPass:off"

@@ -152,7 +152,7 @@ def test_captured_tensors_make_predecessors():
     assert {tensor.name for _, sub in graph.node("if").subgraphs for tensor in sub.captured()} == {"x", "y"}
 
 
-@pytest.mark.parametrize("length", [20_000])
+@pytest.mark.parametrize("length", [10_000])
 def test_large_graphs_are_handled_in_linear_time(length):
     start = time.process_time()
     graph = chain(length)
@@ -164,7 +164,7 @@ def test_large_graphs_are_handled_in_linear_time(length):
     for node in reversed(nodes):
         graph.remove_node(node)
     assert len(graph) == 0
-    assert time.process_time() - start < 10  # a quadratic step takes minutes
+    assert time.process_time() - start < 6  # a quadratic step takes half a minute
 
 
 def test_who_waits_for_what_becomes_a_constant_waits_for_what_that_waited_for() -> None:

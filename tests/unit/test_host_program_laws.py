@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import ascendsim as asim
 from ascendsim.isa.checks import check_program
 from ascendsim.isa.program import Program, Region
+from tests.support.gate import in_turn
 
 SOC = "Ascend310P3"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -97,8 +98,7 @@ def apart(one: Region, other: Region) -> bool:
     return one.offset + one.bytes <= other.offset or other.offset + other.bytes <= one.offset
 
 
-@pytest.mark.parametrize("fusion", ["off", "all"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "fusion"), in_turn([*MODELS], ["off", "all"]))
 def test_every_block_stays_inside_its_regions(name: str, fusion: str) -> None:
     """A buffer that holds values of several sizes has room for the largest."""
     result = ran(MODELS[name], fusion=fusion)
@@ -109,8 +109,7 @@ def test_every_block_stays_inside_its_regions(name: str, fusion: str) -> None:
             assert access.unique_bytes <= program.memory.regions[access.region].bytes
 
 
-@pytest.mark.parametrize("fusion", ["off", "all"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "fusion"), in_turn([*MODELS], ["off", "all"]))
 def test_constants_and_what_pieces_hand_on_lie_apart_from_all_else(name: str, fusion: str) -> None:
     """Owners of bytes begin at multiples of 512; what pieces have for themselves is shared."""
     program: Program = ran(MODELS[name], fusion=fusion).model.program

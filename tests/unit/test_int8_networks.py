@@ -18,9 +18,7 @@ from tests.support.int8_networks import FORMS, MODELS, Form, quantised_network, 
 
 pytest.importorskip("onnxruntime")
 CHIPS = ("Ascend310", "Ascend310P3", "Ascend910B1")
-QUICK = ("mobilenet_v1",)
-LONG = ("resnet18", "resnet50", "efficientnet_b1", "yolov5s", "bert_base_s128")
-NETWORKS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
+LONG = ("mobilenet_v1", "resnet18", "resnet50", "efficientnet_b1", "yolov5s", "bert_base_s128")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def in_int8(name: str, form: Form, folder: Path) -> onnx.ModelProto:
 
 @pytest.mark.usefixtures("untimed_tiles")
 @pytest.mark.parametrize(("form", "joined"), in_turn(FORMS, [False, True]))
-@pytest.mark.parametrize("name", [*slow(*QUICK, *LONG), "bert_tiny_s64"])
+@pytest.mark.parametrize("name", [*slow(*LONG), "bert_tiny_s64"])
 def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, folder: Path) -> None:
     """Of operators that became one (`joined`) the one is compared with the last of them."""
     network = in_int8(name, form, folder)
@@ -54,7 +52,7 @@ def test_every_operator_is_within_a_step(name: str, form: Form, joined: bool, fo
 
 @pytest.mark.parametrize("chip", every(3, CHIPS))
 @pytest.mark.parametrize("form", ["QDQ", pytest.param("QOperator", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", slow(*LONG))  # in the gate a small one: test_quantised_networks
 def test_int8_is_quicker_than_float16(name: str, form: Form, chip: str, folder: Path) -> None:
     plain, result = (
         in_float16(name, chip),

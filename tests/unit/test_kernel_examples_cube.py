@@ -13,6 +13,7 @@ import ascendsim as asim
 from ascendsim import asc
 from ascendsim.isa.instructions import SetFlag
 from ascendsim.isa.walk import static
+from tests.support.gate import in_turn
 
 FOLDER = Path(__file__).parents[2] / "examples/kernels"
 FILES = (
@@ -30,8 +31,7 @@ def names_of(file: str) -> dict[str, Any]:
     return runpy.run_path(str(FOLDER / f"{file}.py"), run_name=file)
 
 
-@pytest.mark.parametrize("soc", ["Ascend910B1", "Ascend910B4"])
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(("file", "soc"), in_turn(FILES, ["Ascend910B1", "Ascend910B4"]))
 def test_cases_hold(file: str, soc: str) -> None:
     made = asc.cases(names_of(file))
     assert made

@@ -20,6 +20,7 @@ from ascendsim.opset.work import CubePair, SideOutput
 from ascendsim.passes.l1 import find_pairs
 from tests.support.batched import traffic
 from tests.support.fusing import new_builder, random
+from tests.support.gate import in_turn
 from tests.support.lowering import convolution, executed, moved, multiplied, program_of, ref, verify
 
 ON = {"l1_fusion": True}
@@ -50,8 +51,7 @@ def pair(
     )
 
 
-@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910A"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "chip"), in_turn(SHAPES, ["Ascend310", "Ascend310P3", "Ascend910A"]))
 def test_a_pair_is_one_valid_program_without_the_tensor_between(shape: tuple[int, ...], chip: str) -> None:
     soc = chips.load(chip)
     work = pair(*shape)

@@ -20,6 +20,7 @@ from ascendsim.ops import default_opset
 from ascendsim.passes.l2 import BLOCK, BatchBlock, at_batch, cut_blocks, find_batch, refusal
 from tests.support.batched import residual_net
 from tests.support.fusing import build, new_builder, random
+from tests.support.gate import in_turn
 
 B = 4
 Body = Callable[..., Tensor]
@@ -99,8 +100,7 @@ def cut(model: asim.CompiledModel, first: int, end: int, batch: int) -> asim.Com
     return replace(model, graph=graph, program=lower_graph(graph, model.soc, model.opset))
 
 
-@pytest.mark.parametrize("batch", [1, 2, 4])
-@pytest.mark.parametrize("values", ["device", "float32"])
+@pytest.mark.parametrize(("batch", "values"), in_turn([1, 2, 4], ["device", "float32"]))
 def test_a_cut_block_gives_the_same_values(batch: int, values: str) -> None:
     whole = compiled(residual_net())
     parts = cut(whole, 1, 7, batch)

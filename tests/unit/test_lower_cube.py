@@ -29,6 +29,7 @@ from ascendsim.lower.templates.traffic import aligned_planes
 from ascendsim.machine import run
 from ascendsim.opset.work import ConvGeometry, CubeWork, Step, Stream
 from ascendsim.soc import SocSpec, load
+from tests.support.gate import in_turn
 from tests.support.lowering import (
     CHIPS,
     convolution,
@@ -64,8 +65,7 @@ def lowered(work: CubeWork, soc: SocSpec) -> list:  # type: ignore[type-arg]
     return lower_cube(work, soc, Expansion(soc))[0]
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize(("name", "chip"), in_turn([*WORKS], CHIPS))
 def test_every_product_is_computed_once_and_stored_once(chip: str, name: str) -> None:
     soc = load(chip)
     work = WORKS[name](soc)

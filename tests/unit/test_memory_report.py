@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,14 @@ def test_no_reuse_takes_what_the_report_says() -> None:
     assert apart.peak == plain.planners["no reuse"] > plain.peak
 
 
+@cache
+def gated() -> asim.CompiledModel:
+    """A network with results in place."""
+    return asim.compile(asim.load("tests/data/models/mobilenet_v3_small.onnx"))
+
+
 def test_the_table_and_the_map_show_every_tensor() -> None:
-    model = asim.compile(asim.load("tests/data/models/se_resnet50.onnx"), options={"tiling": "closed_form"})
+    model = gated()
     report = model.memory
     rows = {row["Tensor"]: row for row in report.table().records()}
     owners = {name for name, region in model.program.memory.regions.items() if region.alias_of is None}
@@ -63,8 +70,7 @@ def test_the_table_and_the_map_show_every_tensor() -> None:
 
 
 def test_rectangles_of_the_map_overlap_only_where_a_result_is_in_place() -> None:
-    model = asim.compile(asim.load("tests/data/models/se_resnet50.onnx"), options={"tiling": "closed_form"})
-    shown = asim.simulate(model).memory.plot()
+    shown = asim.simulate(gated()).memory.plot()
     assert shown.unit == "us"
     for number, one in enumerate(shown.rectangles):
         for other in shown.rectangles[:number]:

@@ -165,11 +165,11 @@ def time_us(operator: str, m: int, k: int, n: int, *inputs: Any, **attributes: A
     ("m", "k", "n", "rows", "measured_us", "share"),
     [
         (1024, 2048, 2048, False, 31.88, 0.68),
-        (1024, 3584, 3584, False, 71.28, 0.72),
-        (1024, 4096, 4096, False, 95.06, 0.75),
+        pytest.param(1024, 3584, 3584, False, 71.28, 0.72, marks=pytest.mark.slow),
+        pytest.param(1024, 4096, 4096, False, 95.06, 0.75, marks=pytest.mark.slow),
         (1024, 4096, 11008, True, 242.66, 0.83),
-        (1024, 4096, 14336, False, 281.65, 0.815),
-        (1024, 4096, 14336, True, 329.53, 0.77),
+        pytest.param(1024, 4096, 14336, False, 281.65, 0.815, marks=pytest.mark.slow),
+        pytest.param(1024, 4096, 14336, True, 329.53, 0.77, marks=pytest.mark.slow),
         (4096, 4096, 4096, False, 287.17, 0.915),
     ],
 )

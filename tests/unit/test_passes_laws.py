@@ -31,6 +31,7 @@ from ascendsim.passes.rewriting.folding import shape_values
 from ascendsim.passes.rewriting.removal import remove_dead
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, fused, new_builder, random
+from tests.support.gate import in_turn
 
 OPSET = default_opset()
 HALF, SINGLE = DType.FLOAT16, DType.FLOAT32
@@ -355,8 +356,7 @@ SHAPES += [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.FLOAT32, DType.INT8])
+@pytest.mark.parametrize(("shape", "dtype"), in_turn(SHAPES, [DType.FLOAT16, DType.FLOAT32, DType.INT8]))
 def test_formats_that_hold_the_same_bytes_are_those_whose_orders_agree(
     shape: tuple[int, ...], dtype: DType
 ) -> None:

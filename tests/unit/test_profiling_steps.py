@@ -6,6 +6,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import InputError
+from tests.support.gate import in_turn
 
 
 def simulated(
@@ -20,8 +21,9 @@ def simulated(
     return asim.simulate(asim.compile(builder.build(), soc, set=overrides))
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
-@pytest.mark.parametrize("soc", ["Ascend310", "Ascend310P3", "Ascend910B1"])
+@pytest.mark.parametrize(
+    ("kind", "soc"), in_turn(["LSTM", "GRU", "RNN"], ["Ascend310", "Ascend310P3", "Ascend910B1"])
+)
 def test_twenty_more_steps_cost_twenty_times_a_step(soc: str, kind: str) -> None:
     short, long = simulated(soc, 20, kind), simulated(soc, 40, kind)
     (row,) = short.steps("layer")

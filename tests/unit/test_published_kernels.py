@@ -10,6 +10,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim import asc
+from tests.support.gate import in_turn
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("make_kernels_page", ROOT / "scripts" / "make_kernels_page.py")
@@ -47,8 +48,7 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("share", ["blocks", "rounds", "swizzled", "columns"])
+@pytest.mark.parametrize(("name", "share"), in_turn([*PLANS], ["blocks", "rounds", "swizzled", "columns"]))
 def test_a_plan_gives_the_product(name, share):
     plan, (m, n, k) = PLANS[name]
     size = m, n, k

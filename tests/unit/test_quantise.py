@@ -208,7 +208,7 @@ def test_noise_is_that_of_the_two_networks() -> None:
 
 
 def test_the_table_has_times_of_the_chip_that_is_named() -> None:
-    graph = asim.load(float_network(64, 112))
+    graph = asim.load(float_network(64, 56))
     result = asim.quantize(graph, samples(graph, 1))
     table = result.table("Ascend310")
     assert table.column("Layer") == ("conv0", "conv1", "conv2", "head")

@@ -14,6 +14,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Tensor
 from tests.support.fusing import build, random
+from tests.support.gate import in_turn
 from tests.support.single_node import infer, make_node, run
 
 FOLDS: dict[str, Callable[[Any], Any]] = {
@@ -162,11 +163,17 @@ def chained(kind: str, before: int, behind: int) -> asim.Graph:
     return build(body)
 
 
-@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend910B1"])
-@pytest.mark.parametrize(("before", "behind"), [(1, 0), (0, 1), (2, 2), (3, 0)])
-@pytest.mark.parametrize("kind", ["UnsortedSegmentSum", "UnsortedSegmentMax", "SegmentMean"])
-def test_elementwise_operators_share_the_task(kind: str, before: int, behind: int, chip: str) -> None:
+@pytest.mark.parametrize(
+    ("around", "kind", "chip"),
+    in_turn(
+        [(1, 0), (0, 1), (2, 2), (3, 0)],
+        ["UnsortedSegmentSum", "UnsortedSegmentMax", "SegmentMean"],
+        ["Ascend310", "Ascend310P3", "Ascend910B1"],
+    ),
+)
+def test_elementwise_operators_share_the_task(around: tuple[int, int], kind: str, chip: str) -> None:
     """Tuning guide: "Segment + elementwise is like Reduce + elementwise"."""
+    before, behind = around
     graph = chained(kind, before, behind)
     off = "TbeSegmentElemwiseFusionPass:off;TbeEltwiseFusionPass:off;AutomaticUbFusion:off"
     fused = asim.compile(graph, chip, fusion="ub")

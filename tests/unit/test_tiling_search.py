@@ -182,9 +182,9 @@ def test_tensors_between_tasks_are_found_in_l2_and_weights_are_not(chip: str) ->
 
 
 def test_what_is_taken_is_never_slower_than_what_the_closed_form_likes_best() -> None:
-    model = asim.compile(asim.load("tests/data/models/squeezenet1_1.onnx"), "Ascend310P3")
+    model = asim.compile(asim.load("tests/data/models/bert_tiny_s64.onnx"), "Ascend310P3")
     chosen = model.program.info.tilings
-    assert len(chosen) > 20
+    assert len(chosen) > 15
     assert any(chosen.values())
     plain = asim.compile(model.source, "Ascend310P3", options={"tiling": "closed_form"})
     assert not any(plain.program.info.tilings.values())

@@ -10,6 +10,7 @@ from ascendsim.graph.ir import Tensor
 from ascendsim.isa.instructions import Vector
 from ascendsim.lower.templates.stage import Stage
 from tests.support.fusing import build, random
+from tests.support.gate import in_turn
 from tests.support.lowering import executed
 from tests.support.ub import Fused, moved, same_values, ub
 
@@ -42,9 +43,7 @@ def gradient(b: GraphBuilder, shape: tuple[int, ...], summed: bool) -> Tensor:
     return b.op("ReluGradV2", dx, mask, domain="ascend", name="grad")
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize(("shape", "chip", "summed"), in_turn(SHAPES, CHIPS, [False, True]))
 def test_the_gradient_of_a_map_runs_through_the_activations_mask(
     chip: str, shape: tuple[int, ...], summed: bool
 ) -> None:
