@@ -10,7 +10,7 @@ programs, as it visits every instruction that runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ascendsim.core.errors import CompileError
@@ -26,7 +26,7 @@ from ascendsim.isa.instructions import (
 )
 from ascendsim.isa.listing import instruction_name
 from ascendsim.isa.program import Block
-from ascendsim.isa.walk import in_order, reads, writes
+from ascendsim.isa.walk import in_order, reads, static, writes
 
 Place: TypeAlias = tuple[Buffer, str]
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
@@ -49,7 +49,8 @@ class _Step(NamedTuple):
 
     Attributes:
         pipe: Number of its pipe.
-        accesses: What it reads and writes.
+        instruction: The instruction.
+        variables: Of the loops around it.
         kind: Whether it works, sets a flag, waits for one or is a barrier.
         flag: Its name.
         after: Of other pipes, how many instructions must be complete before it: those that touch the same
@@ -58,10 +59,37 @@ class _Step(NamedTuple):
 
     pipe: int
     instruction: Instruction
-    accesses: tuple[_Access, ...]
+    variables: Mapping[str, int]
     kind: int
     flag: str
     after: tuple[tuple[int, int], ...]
+
+
+class _Form(NamedTuple):
+    """What is the same in every trip of an instruction.
+
+    Attributes:
+        pipe, kind, flag: See `_Step`.
+        operands: Of those that another pipe may meet: whether it writes it, where it lies, and the operand.
+    """
+
+    pipe: int
+    kind: int
+    flag: str
+    operands: tuple[tuple[bool, Place, Operand], ...]
+
+
+class _Range(NamedTuple):
+    """Bytes that instructions touch together.
+
+    Attributes:
+        low, high: The first one, and the one behind the last.
+        touched: Number of the last instruction by pipe, and whether it wrote, since all was written anew.
+    """
+
+    low: int
+    high: int
+    touched: dict[tuple[int, bool], int]
 
 
 class _Touch(NamedTuple):
@@ -85,45 +113,106 @@ class Walk:
         self._allocations = {allocation.name: allocation for allocation in block.allocations}
         self._steps: list[_Step] = []
         self._left = in_order(block.body)
+        self._forms = _forms(block)
         self._done = [0] * len(_PIPES)
-        # by place: pipe and number of what has touched it, whether it wrote, and the bytes
-        self._touched: dict[Place, list[tuple[int, int, bool, int, int]]] = {}
+        self._found: dict[Place, dict[tuple[int, int], list[_Range]]] = {}  # what meets a range
+        self._whole = False
 
     def __iter__(self) -> Iterator[_Step]:
+        return iter(self._steps) if self._whole else self._walked()
+
+    def _walked(self) -> Iterator[_Step]:
         yield from self._steps
         for instruction, variables in self._left:
-            flag = instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else ""
-            kind = _KINDS.get(type(instruction), _WORK)
-            accesses = [
-                _access(operand, write, variables, self._allocations)
-                for write, operands in ((False, reads(instruction)), (True, writes(instruction)))
-                for operand in operands
-            ]
-            pipe = _NUMBERS[instruction.pipe]
-            after = self._after(pipe, accesses) if kind == _WORK else ()
-            self._steps.append(_Step(pipe, instruction, tuple(accesses), kind, flag, after))
+            pipe, kind, flag, operands = self._forms[id(instruction)]
+            after = self._after(pipe, operands, variables) if kind == _WORK else ()
+            self._steps.append(_Step(pipe, instruction, variables, kind, flag, after))
             yield self._steps[-1]
+        self._whole = True
 
-    def _after(self, pipe: int, accesses: Sequence[_Access]) -> tuple[tuple[int, int], ...]:
+    def accesses(self, step: _Step) -> list[_Access]:
+        """What a step reads and writes."""
+        return [
+            _access(operand, write, step.variables, self._allocations)
+            for write, operand in _operands(step.instruction)
+        ]
+
+    def _after(
+        self, pipe: int, operands: Iterable[tuple[bool, Place, Operand]], variables: Mapping[str, int]
+    ) -> tuple[tuple[int, int], ...]:
         """See `_Step`."""
         self._done[pipe] += 1
         needed: dict[int, int] = {}
-        for place, low, high, write, _ in accesses:
-            kept = []
-            for other in self._touched.get(place, ()):
-                its_pipe, number, its_write, its_low, its_high = other
-                if its_low >= high or low >= its_high:  # as nearly all do
-                    kept.append(other)
-                    continue
-                if its_pipe != pipe and (write or its_write) and number > needed.get(its_pipe, 0):
-                    needed[its_pipe] = number
-                covered = write and low <= its_low and its_high <= high
-                again = not its_write and (its_pipe, its_low, its_high) == (pipe, low, high)
-                if not covered and not again:
-                    kept.append(other)
-            kept.append((pipe, self._done[pipe], write, low, high))
-            self._touched[place] = kept
+        for write, place, operand in operands:
+            low = _start(operand, variables, self._allocations)
+            high = low + operand.bytes
+            ranges = self._meeting(place, low, high)
+            for its_low, its_high, touched in ranges:
+                for (its_pipe, its_write), number in touched.items():
+                    if its_pipe != pipe and (write or its_write) and number > needed.get(its_pipe, 0):
+                        needed[its_pipe] = number
+                if write and low <= its_low and its_high <= high:
+                    touched.clear()
+            ranges[0].touched[pipe, write] = self._done[pipe]
         return tuple(needed.items())
+
+    def _meeting(self, place: Place, low: int, high: int) -> list[_Range]:
+        """The range of some bytes, and then all others so far that share bytes with it."""
+        ranges = self._found.setdefault(place, {})
+        known = ranges.get((low, high))
+        if known is None:
+            own = _Range(low, high, {})
+            known = [own]
+            for first, *_ in ranges.values():
+                if first.low < high and low < first.high:
+                    known.append(first)
+                    ranges[first.low, first.high].append(own)
+            ranges[low, high] = known
+        return known
+
+
+def _forms(block: Block) -> dict[int, _Form]:
+    """The instructions of a block by their identity. Places that nobody writes, or that one pipe has for
+    itself, are left out: nothing in them needs an order between pipes.
+    """
+    instructions = [instruction for instruction, _ in static(block.body)]
+    pipes: dict[Place, set[Pipe]] = {}
+    written: set[Place] = set()
+    for instruction in instructions:
+        for write, operand in _operands(instruction):
+            place = _place(operand)
+            pipes.setdefault(place, set()).add(instruction.pipe)
+            if write:
+                written.add(place)
+    return {
+        id(instruction): _Form(
+            _NUMBERS[instruction.pipe],
+            _KINDS.get(type(instruction), _WORK),
+            instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else "",
+            tuple(
+                [
+                    (write, place, operand)
+                    for write, operand in _operands(instruction)
+                    if len(pipes[place := _place(operand)]) > 1 and place in written
+                ]
+            ),
+        )
+        for instruction in instructions
+    }
+
+
+def _operands(instruction: Instruction) -> list[tuple[bool, Operand]]:
+    """What an instruction reads, then what it writes, and which of the two."""
+    return [
+        (write, operand)
+        for write, operands in ((False, reads(instruction)), (True, writes(instruction)))
+        for operand in operands
+    ]
+
+
+def _place(operand: Operand) -> Place:
+    """What an operand lies in: global memory by region, a buffer as a whole."""
+    return operand.buffer, operand.name if operand.buffer is Buffer.GM else ""
 
 
 def check_hazards(block: Block, limit: int = 20_000) -> None:
@@ -188,7 +277,8 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
     tokens = {name: deque([[0] * len(_PIPES)] * initial) for name, initial in flags.items()}
     touched: dict[Place, list[_Touch]] = {}
     left = limit
-    for pipe, instruction, accesses, kind, flag, _ in walk:
+    for step in walk:
+        pipe, instruction, _, kind, flag, _ = step
         if _SET <= kind <= _WAIT and flag not in flags:
             continue
         if not left:
@@ -209,7 +299,7 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
             clocks = _after_barrier(clocks, pipe)
         else:
             clock[pipe] += 1
-            for place, low, high, write, operand in accesses:
+            for place, low, high, write, operand in walk.accesses(step):
                 touch = _Touch(pipe, clock[pipe], write, low, high, instruction)
                 touched[place] = _meet(touched.get(place, ()), touch, clock, operand)
 
@@ -217,13 +307,18 @@ def check_order(walk: Walk, flags: Mapping[str, int], limit: int) -> None:
 def _access(
     operand: Operand, write: bool, variables: Mapping[str, int], allocations: Mapping[str, Allocation]
 ) -> _Access:
-    """What an operand lies in (global memory by region, a buffer as a whole), and its bytes there."""
+    """What an operand lies in, and its bytes there."""
+    low = _start(operand, variables, allocations)
+    return _Access(_place(operand), low, low + operand.bytes, write, operand)
+
+
+def _start(operand: Operand, variables: Mapping[str, int], allocations: Mapping[str, Allocation]) -> int:
+    """The first byte of an operand in what it lies in."""
     low = operand.offset.at(variables)
     if operand.buffer is Buffer.GM:
-        return _Access((Buffer.GM, operand.name), low, low + operand.bytes, write, operand)
+        return low
     allocation = allocations[operand.name]
-    low += allocation.offset + operand.slot.at(variables) % allocation.slots * allocation.slot_bytes
-    return _Access((operand.buffer, ""), low, low + operand.bytes, write, operand)
+    return low + allocation.offset + operand.slot.at(variables) % allocation.slots * allocation.slot_bytes
 
 
 def _meet(earlier: Collection[_Touch], touch: _Touch, clock: Clock, operand: Operand) -> list[_Touch]:
