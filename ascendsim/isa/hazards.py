@@ -22,6 +22,7 @@ from ascendsim.isa.instructions import (
     Operand,
     Pipe,
     SetFlag,
+    Statement,
     WaitFlag,
 )
 from ascendsim.isa.listing import instruction_name
@@ -112,8 +113,9 @@ class Walk:
     def __init__(self, block: Block) -> None:
         self._allocations = {allocation.name: allocation for allocation in block.allocations}
         self._steps: list[_Step] = []
-        self._left = in_order(block.body)
-        self._forms = _forms(block)
+        body = block.body  # forms go by the identity of its instructions
+        self._left = in_order(body)
+        self._forms = _forms(body)
         self._done = [0] * len(_PIPES)
         self._found: dict[Place, dict[tuple[int, int], list[_Range]]] = {}  # what meets a range
         self._whole = False
@@ -171,11 +173,11 @@ class Walk:
         return known
 
 
-def _forms(block: Block) -> dict[int, _Form]:
-    """The instructions of a block by their identity. Places that nobody writes, or that one pipe has for
+def _forms(body: Iterable[Statement]) -> dict[int, _Form]:
+    """The instructions of a body by their identity. Places that nobody writes, or that one pipe has for
     itself, are left out: nothing in them needs an order between pipes.
     """
-    instructions = [instruction for instruction, _ in static(block.body)]
+    instructions = [instruction for instruction, _ in static(body)]
     pipes: dict[Place, set[Pipe]] = {}
     written: set[Place] = set()
     for instruction in instructions:

@@ -14,7 +14,7 @@ from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.checks import check_block
 from ascendsim.isa.flag_checks import Count, check_flags, count
 from ascendsim.isa.footprint import footprint
-from ascendsim.isa.hazards import check_hazards
+from ascendsim.isa.hazards import Walk, check_hazards, has_race
 from ascendsim.isa.instructions import (
     Affine,
     Allocation,
@@ -241,10 +241,16 @@ def racy_blocks(draw: st.DrawFn) -> Block:
     return Block(block, (Allocation("u", Buffer.UB, 0, 128, 2),), flags)
 
 
+def initial(block: Block) -> dict[str, int]:
+    """How often each flag of a block is set at first."""
+    return {flag.name: flag.initial for flag in block.flags}
+
+
 @examples(5)
 @given(racy_blocks())
 def test_races_are_found_exactly_where_nothing_orders_two_accesses(block: Block) -> None:
     found = races(block)
+    assert has_race(Walk(block), initial(block), 1000) == bool(found)
     if not found:
         check_hazards(block)
         return
@@ -259,6 +265,8 @@ def test_only_so_many_instructions_are_walked(block: Block) -> None:
     if found:
         first = min(race.second for race in found)
         check_hazards(block, limit=first)
+        walk = Walk(block)  # of which a second check uses what the first has seen
+        assert [has_race(walk, initial(block), first + more) for more in (0, 1, 1000)] == [False, True, True]
         with pytest.raises(CompileError, match="must not be"):
             check_hazards(block, limit=first + 1)
 
@@ -280,6 +288,9 @@ def test_part_of_what_was_read_may_still_be_read_when_another_part_is_written() 
         check_hazards(Block(body, (place,), (done,)))
         with pytest.raises(CompileError, match="UB.u must not be written by MTE2"):
             check_hazards(Block((*body, late), (place,), (done,)))
+        for text, races_at_all in ((body, False), ((*body, late), True)):
+            block = Block(text, (place,), (done,))
+            assert has_race(Walk(block), initial(block), 1000) == races_at_all
 
 
 def test_twenty_thousand_instructions_are_walked_if_nobody_says_otherwise() -> None:
