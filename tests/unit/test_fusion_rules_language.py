@@ -24,7 +24,7 @@ from ascendsim.passes.fusion.rules.language.rotary import (
     RotaryEmbeddingFusionPass,
     RotaryPositionEmbeddingFusionPass,
 )
-from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, fused, random
+from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, context, fused, random
 from tests.support.language_graphs import (
     Body,
     added_norm,
@@ -300,3 +300,12 @@ def test_heads_of_another_size_are_no_pair() -> None:
 
     reason = refused(RotaryEmbeddingFusionPass(), body, "c310")
     assert reason == "they differ in more than the number of heads"
+
+
+def test_flat_heads_whose_number_is_unknown_are_no_pair() -> None:
+    """A graph may say so later; without a number no head can be told from the next."""
+    graph = build(lambda b: embedded_pair(b, flat=True))
+    for node in graph.nodes:
+        node.attributes.pop("num_heads", None)
+    (match,) = RotaryEmbeddingFusionPass().find(graph, "RotaryEmbeddingFusionPass")
+    assert RotaryEmbeddingFusionPass().check(match, context("c310")) == "the number of heads is not known"

@@ -112,6 +112,7 @@ def test_names_that_are_taken() -> None:
 def test_a_tensor_prints_its_type_and_what_is_known_of_its_shape(shape: Shape | None, text: str) -> None:
     assert repr(Tensor("t", DType.FLOAT16, shape)) == text
     assert repr(Tensor("t", None, shape)) == text.replace("float16", "?")
+    assert Tensor("t", DType.FLOAT16, shape).is_static == ("?" not in text)
 
 
 def test_subgraphs_are_the_graphs_among_attributes() -> None:
