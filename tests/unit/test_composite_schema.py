@@ -313,3 +313,9 @@ def test_an_overwritten_tensor_is_the_result_only_where_it_may_be_and_holds_the_
     results = evaluate(load(data), default_opset(), inputs)
     assert [list(result) for result in results[:1]] == [list(inputs[carried["tensor_name"]])]
     assert len(results) == (1 if same and fake else 2)
+
+
+def test_results_of_more_elements_than_can_be_meant_are_refused() -> None:
+    assert load(single("BroadcastTo", [[1, 1]], [1 << 20, 1 << 20])).outputs[0].elements == 1 << 40
+    with pytest.raises(GraphError, match="must give a static shape of at most"):
+        load(single("BroadcastTo", [[1, 1]], [1 << 20, 1 << 21]))
