@@ -487,7 +487,7 @@ class Graph:
         becomes a constant.
         """
         for tensor, constant in zip(node.outputs, constants, strict=True):
-            tensor.producer, tensor.index, tensor.constant = None, 0, constant
+            tensor.producer, tensor.constant = None, constant
         for before in node.control:  # who waited for the node waits for what it waited for
             for follower in node.followers:
                 follower.add_control(before)

@@ -63,7 +63,8 @@ def _changed(value: Any) -> Iterator[Any]:
             return
 
 
-def _mistakes(case: Case) -> Iterator[Case]:
+def _mistakes(case: Case) -> Iterator[tuple[int | None, Case]]:
+    """Cases that are wrong in one place; the port of the input that is, if it is one."""
     for port, array in enumerate(case.inputs):
         if array is None:
             continue
@@ -71,36 +72,38 @@ def _mistakes(case: Case) -> Iterator[Case]:
         if array.dtype.kind == "i" and array.size and array.ndim <= 1:
             others += [array - 7, array + 99, -array, np.zeros_like(array)]
         for other in others:
-            yield replace(case, inputs=(*case.inputs[:port], other, *case.inputs[port + 1 :]))
+            yield port, replace(case, inputs=(*case.inputs[:port], other, *case.inputs[port + 1 :]))
     for name, value in case.attributes.items():
         for other in (
             () if name.startswith("aipp_") else _changed(value)
         ):  # those are checked where a configuration is read
-            yield replace(case, attributes={**case.attributes, name: other})
+            yield None, replace(case, attributes={**case.attributes, name: other})
+
+
+@cache
+def outcomes() -> list[tuple[Case, int | None, Case, str]]:
+    """Each case, where it was made wrong, how, and what its operator says; an empty text where it takes it."""
+    found = []
+    for case in few_cases():
+        for port, wrong in _mistakes(case):
+            try:
+                build(wrong)
+                text = ""
+            except AscendSimError as error:
+                text = str(error).removeprefix(f"node '{case.op_type}' ({case.op_type}) ")
+            except Exception as error:
+                text = f"CRASH {type(error).__name__}: {error}"
+            found.append((case, port, wrong, text))
+    return found
 
 
 @cache
 def refusals() -> dict[str, Counter[str]]:
-    """By operator, what it says of mistakes (numbers and names left out) and how often; an empty text where
-    it takes them."""
-    found: dict[str, Counter[str]] = {}
-    for case in few_cases():
-        counts = found.setdefault(case.operator, Counter())
-        for wrong in _mistakes(case):
-            try:
-                build(wrong)
-            except AscendSimError as error:
-                counts[
-                    re.sub(
-                        r"-?\d+(\.\d+)?(e[-+]?\d+)?",
-                        "N",
-                        str(error).removeprefix(f"node '{case.op_type}' ({case.op_type}) "),
-                    )
-                ] += 1
-            except Exception as error:
-                counts[f"CRASH {type(error).__name__}: {error}"] += 1
-            else:
-                counts[""] += 1
+    """By operator, what it says of mistakes, numbers left out, and how often."""
+    found: dict[str, Counter[str]] = {case.operator: Counter() for case in few_cases()}
+    for case, _, _, text in outcomes():
+        kind = text if text.startswith("CRASH") else re.sub(r"-?\d+(\.\d+)?(e[-+]?\d+)?", "N", text)
+        found[case.operator][kind] += 1
     return found
 
 
@@ -126,6 +129,16 @@ def test_refusals_are_those_of_the_table(golden: Callable[[str, str], None]) -> 
             by_rule[_rule(text)] += count
         lines += [f"    {count:4} {text}" for text, count in sorted(by_rule.items()) if text]
     golden("ops_refusals.txt", "\n".join(lines) + "\n")
+
+
+def test_a_rule_that_asks_for_a_rank_names_the_input_that_has_another() -> None:
+    told = 0
+    for case, port, wrong, text in outcomes():
+        if port is not None and np.ndim(wrong.inputs[port]) != np.ndim(case.inputs[port]):
+            named = re.match(r"needs input (\d+) of rank \d+, ", text)
+            assert named is None or int(named[1]) == port, f"{case.name}: {text}"
+            told += named is not None
+    assert told > 80
 
 
 def _rule(text: str) -> str:

@@ -287,3 +287,35 @@ def test_one_open_dimension_of_a_reshape_follows_from_the_others(
             load(data, shapes={"x": (2, 6)})
     else:
         assert load(data, shapes={"x": (2, 6)}).outputs[0].shape == shape
+
+
+def test_an_open_dimension_beside_one_of_no_elements_holds_none() -> None:
+    x, y = tensor("x", [0, 6]), tensor("y", [0, "m"])
+    data = composite([op("Reshape", [[x]], y, shape=[0, -1])], [x], [y])
+    assert load(data).outputs[0].elements == 0
+
+
+@pytest.mark.parametrize("fake", [False, True])
+@pytest.mark.parametrize("same", [False, True])
+def test_an_overwritten_tensor_is_the_result_only_where_it_may_be_and_holds_the_same(
+    same: bool, fake: bool
+) -> None:
+    """A result without memory of its own that carries what was written; else there are two results."""
+    names = {name: tensor(name, [2]) for name in ("a", "new", "other")}
+    carried = names["new" if same else "other"]
+    operands = [[names["a"]], [names["new"]], [carried]]
+    data = composite(
+        [op("InplaceAssign", operands, tensor("y", [2]), fake_output=fake)],
+        list(names.values()),
+        [tensor("y", [2])],
+    )
+    inputs = {name: np.full(2, number, np.float32) for number, name in enumerate(names)}
+    results = evaluate(load(data), default_opset(), inputs)
+    assert [list(result) for result in results[:1]] == [list(inputs[carried["tensor_name"]])]
+    assert len(results) == (1 if same and fake else 2)
+
+
+def test_results_of_more_elements_than_can_be_meant_are_refused() -> None:
+    assert load(single("BroadcastTo", [[1, 1]], [1 << 20, 1 << 20])).outputs[0].elements == 1 << 40
+    with pytest.raises(GraphError, match="must give a static shape of at most"):
+        load(single("BroadcastTo", [[1, 1]], [1 << 20, 1 << 21]))

@@ -247,3 +247,22 @@ def test_atcs_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "must be mindspore for a file .mindir" in capsys.readouterr().err
     assert main(["compile", str(tmp_path / "missing.mindir")]) == 2
     assert "cannot be opened" in capsys.readouterr().err
+
+
+def test_padding_is_told_side_by_side(tmp_path: Path) -> None:
+    """MindSpore's sides are front, back, top, bottom, left, right; ONNX has all beginnings first."""
+
+    def change(model: Any) -> None:
+        (held,) = (
+            item
+            for primitive in model.primitives
+            if primitive.op_type == "AvgPool3D"
+            for item in primitive.attribute
+            if item.name == "pad_list"
+        )
+        for one, side in zip(held.values, (0, 0, 2, 0, 0, 2), strict=True):
+            one.ints[0] = side
+
+    graph = asim.load(changed(tmp_path, "layers", change))
+    (pool,) = (node for node in graph.nodes if node.name.startswith("padded") and "Pool" in node.op_type)
+    assert pool.attr("pads") == (2, 0, 0, 2)

@@ -24,7 +24,7 @@ from ascendsim.passes.fusion.rules.language.rotary import (
     RotaryEmbeddingFusionPass,
     RotaryPositionEmbeddingFusionPass,
 )
-from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, fused, random
+from tests.support.fusing import CHANGED_ALGEBRA, EXACT, Fused, build, context, fused, random
 from tests.support.language_graphs import (
     Body,
     added_norm,
@@ -287,3 +287,25 @@ def test_a_layer_becomes_kernels_when_it_is_compiled() -> None:
     plain = asim.run(asim.compile(build(layer), soc="Ascend910B1", fusion="off"), given, values="float32")
     made = asim.run(model, given)
     np.testing.assert_allclose(made.outputs["out0"], plain.outputs["out0"], rtol=3e-2, atol=3e-2)
+
+
+def test_heads_of_another_size_are_no_pair() -> None:
+    """Even if the same angles turn as much of them."""
+
+    def body(b: GraphBuilder) -> Any:
+        caches = [b.constant(random(5, 4, seed=n), "cache") for n in (1, 2)]
+        at = b.constant(np.array([[0, 3, 2], [4, 1, 1]]), "places")
+        inputs = [b.input(name, (2, 4, 3, size)) for name, size in (("query", 8), ("key", 16))]
+        return [b.op("RotaryEmbedding", b.op("Neg", x), *caches, at, rotary_embedding_dim=8) for x in inputs]
+
+    reason = refused(RotaryEmbeddingFusionPass(), body, "c310")
+    assert reason == "they differ in more than the number of heads"
+
+
+def test_flat_heads_whose_number_is_unknown_are_no_pair() -> None:
+    """A graph may say so later; without a number no head can be told from the next."""
+    graph = build(lambda b: embedded_pair(b, flat=True))
+    for node in graph.nodes:
+        node.attributes.pop("num_heads", None)
+    (match,) = RotaryEmbeddingFusionPass().find(graph, "RotaryEmbeddingFusionPass")
+    assert RotaryEmbeddingFusionPass().check(match, context("c310")) == "the number of heads is not known"

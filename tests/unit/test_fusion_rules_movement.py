@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from ascendsim.core.dtypes import DType
@@ -16,6 +17,9 @@ from ascendsim.passes.fusion.rules.movement.transpose_reshape import (
     ReshapeTransposeFusionPass,
     TransposeReshapeFusionPass,
 )
+from ascendsim.passes.fusion.rules.movement.whole_slices import StridedSliceRemovePass
+from ascendsim.passes.rewriting.pattern import Any, Op
+from ascendsim.passes.rewriting.search import find_matches
 from tests.support.fusing import EXACT, build, fused
 
 Body = Callable[[GraphBuilder], "Tensor | list[Tensor]"]
@@ -175,3 +179,26 @@ def test_a_first_cast_with_another_reader_stays() -> None:
         return [last, b.op("Relu", b.graph.node("first").output)]
 
     assert refused(CastCastFusionPass(), body) == "first has a reader outside"
+
+
+@pytest.mark.parametrize(("step", "reason"), [(1, ""), (-1, "the slice may turn the order round")])
+def test_a_slice_of_everything_goes_unless_it_turns_round(step: int, reason: str) -> None:
+    ends = (0, 6) if step == 1 else (5, -7)
+
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.op("Neg", b.input("x", (4, 6)))
+        return b.op("Relu", b.op("Slice", x, *(np.array([one]) for one in (*ends, 1, step))))
+
+    result = fused(build(body), StridedSliceRemovePass())
+    assert result.error == EXACT
+    assert ("Slice" in result.operators) == bool(reason)
+    assert not reason or result.reason == reason
+
+
+def test_one_node_may_stand_for_two_operators_of_a_tree() -> None:
+    """Where the pattern reads the same twice, the graph may have computed it once."""
+    tree = Op("Mul", Op("Neg", Any("x"), name="a"), Op("Neg", Any("x"), name="b"))
+    once = build(lambda b: (lambda y: b.op("Mul", y, y))(b.op("Neg", b.input("x", (2,)))))
+    twice = build(lambda b: (lambda x: b.op("Mul", b.op("Neg", x), b.op("Neg", x)))(b.input("x", (2,))))
+    assert [len(match.all_nodes) for match in find_matches(once, "squared", tree)] == [2]
+    assert [len(match.all_nodes) for match in find_matches(twice, "squared", tree)] == [3]

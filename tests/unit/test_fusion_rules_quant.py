@@ -313,6 +313,15 @@ def test_refusals_of_preparation() -> None:
         "QuantConv", int8_input(b), b.input("w", (6, 4, 3, 3), DType.INT8), domain="ascend", offset_x=1
     )
     assert refused(variable, rule) == "the filter is not constant"
+    biased = lambda b: b.op(
+        "QuantConv",
+        int8_input(b),
+        integers(6, 4, 3, 3),
+        b.input("b", (6,), DType.INT32),
+        domain="ascend",
+        offset_x=1,
+    )
+    assert refused(biased, rule) == "the bias is not constant"
 
 
 def test_subtractions_join_weights() -> None:

@@ -74,3 +74,12 @@ def test_build_verifies():
     b.input("x", (1,))
     with pytest.raises(GraphError, match="graph 'empty' must have an output"):
         b.build()
+
+
+def test_an_output_keeps_its_name_unless_it_is_given_another() -> None:
+    b = GraphBuilder()
+    x = b.input("x", (2,))
+    made = [b.op("Neg", x, name="minus"), b.op("Abs", x)]
+    named = b.output(made[0]), b.output(made[1], "y"), b.output(x, "x")
+    assert [tensor.name for tensor in named] == ["minus_out", "y", "x"]
+    assert b.graph.outputs == list(named)

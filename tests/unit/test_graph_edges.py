@@ -7,7 +7,7 @@ import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.graph.ir import Graph, Node, Shape, Tensor
 from ascendsim.graph.verify import verify
 
 
@@ -103,3 +103,32 @@ def test_names_that_are_taken() -> None:
     assert graph.fresh("free") == "free"
     assert graph.fresh("Abs") == "Abs_1"  # a node has it
     assert graph.add_node("Abs", [x], name="Abs").name not in ("Abs", "Abs_1")
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [(None, "%t: float16[?]"), ((2, None, "n"), "%t: float16[2,?,n]"), ((), "%t: float16[]")],
+)
+def test_a_tensor_prints_its_type_and_what_is_known_of_its_shape(shape: Shape | None, text: str) -> None:
+    assert repr(Tensor("t", DType.FLOAT16, shape)) == text
+    assert repr(Tensor("t", None, shape)) == text.replace("float16", "?")
+    assert Tensor("t", DType.FLOAT16, shape).is_static == ("?" not in text)
+
+
+def test_subgraphs_are_the_graphs_among_attributes() -> None:
+    """Other attributes of a node that holds some may be tuples too, such as the axes of a Scan."""
+    bodies = [Graph(name) for name in ("body", "first", "second")]
+    node = Node("Scan", "scan")
+    node.attributes.update(scan_input_axes=(0, 1), body=bodies[0], branches=tuple(bodies[1:]), number=3)
+    assert node.subgraphs == (("body", bodies[0]), ("branches", bodies[1]), ("branches", bodies[2]))
+    assert Node("Scan", "none").subgraphs == ()
+
+
+def test_a_node_that_goes_is_waited_for_by_nobody_and_waits_for_nobody() -> None:
+    graph, x, _ = pair()
+    before, gone, behind = (graph.add_node("Neg", [x]) for _ in range(3))
+    gone.add_control(before)
+    behind.add_control(gone)
+    graph.remove_node(gone)
+    assert before.followers == behind.control == ()
+    assert gone.graph is None

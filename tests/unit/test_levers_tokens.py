@@ -186,3 +186,15 @@ def test_a_restored_pattern_is_fused(twice: bool) -> None:
 def test_differences_from_other_means_stay() -> None:
     after = same_values(layer_norm_parts(twice=True, other_axis=True), LayerNormPattern())
     assert len(of_type(after, "Sub")) == 2
+
+
+def test_what_is_taken_from_a_mean_of_another_tensor_is_no_equal_difference() -> None:
+    """Where x is itself the mean of z: z - x and x - mean(x) share x, and their axes are equal."""
+    b = asim.GraphBuilder("means")
+    z, axes = b.input("x", (2, 3, 8)), np.array([-1])
+    x = b.op("ReduceMean", z, axes, keepdims=1)
+    difference = b.op("Sub", x, b.op("ReduceMean", x, axes, keepdims=1))
+    variance = b.op("ReduceMean", b.op("Mul", difference, difference), axes, keepdims=1)
+    b.output(b.op("Add", variance, b.op("Sub", z, x)), "y")
+    after = same_values(b.build(), LayerNormPattern())
+    assert len(of_type(after, "Sub")) == 2

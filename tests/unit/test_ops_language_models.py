@@ -221,3 +221,23 @@ def test_rms_norm_hands_on_what_its_gradient_takes() -> None:
         ("all", DType.FLOAT16),
         ("row", DType.FLOAT32),
     ]
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_gradients_of_rotary_embeddings_are_their_adjoints(mode: int) -> None:
+    """The result is linear in data, cosines and sines each: what a change of one adds to the loss is its
+    gradient times the change.
+    """
+    random = np.random.default_rng(2)
+    x, dy, change = (random.standard_normal((3, 2, 8)).astype(np.float32) for _ in range(3))
+    cosine, sine, other = (random.standard_normal((3, 1, 8)).astype(np.float32) for _ in range(3))
+
+    def loss(data: Any, c: Any, s: Any) -> float:
+        (made,) = run("RotaryPositionEmbedding", [data, c, s], domain="ascend", mode=mode)
+        return float((dy * made).sum())
+
+    given = run("RotaryPositionEmbeddingGrad", [dy, cosine, sine, x], outputs=3, domain="ascend", mode=mode)
+    zeros = np.zeros_like(cosine)
+    wanted = [loss(change, cosine, sine), loss(x, other, zeros), loss(x, zeros, other)]
+    found = [float((one * by).sum()) for one, by in zip(given, (change, other, other), strict=True)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

@@ -116,6 +116,27 @@ def test_weights_and_biases_in_other_forms() -> None:
         assert steps.max() <= 1, name
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_bias_in_steps_of_its_own_is_rounded_to_those_of_the_sums(zeros: bool) -> None:
+    net = Qdq()
+    weight, _ = net.weight(8, 4, 3, 3)
+    held = [net.constant(net.random.integers(-99, 99, 8).astype(np.int32)), net.constant(np.float32(0.004))]
+    held += [net.constant(np.int32(0))] if zeros else []
+    bias = net.op("DequantizeLinear", *held)
+    network = net.model(net.pair(net.op("Conv", net.pair(net.input(1, 4, 7, 7)), weight, bias)))
+    assert types(network).count("QLinearConv") == 1
+    for name, steps in differences(network).items():
+        assert steps.max() <= 1, name
+
+
+def _bias_of_bytes(net: Qdq) -> str:
+    weight, _ = net.weight(8, 3, 3, 3)
+    held = net.op(
+        "DequantizeLinear", net.constant(np.arange(8, dtype=np.int8)), net.constant(np.float32(0.1))
+    )
+    return net.pair(net.op("Conv", net.pair(net.input(1, 3, 9, 9)), weight, held))
+
+
 def test_a_zero_point_needs_a_bias_to_go_into() -> None:
     for zero, biases in ((0, 0), (7, 1)):
         net = Qdq()
@@ -393,6 +414,7 @@ def _erf(net: Qdq) -> str:
         (_wrong_axis, "Conv", "the weights has a scale for every slice of axis 1"),
         (_far_zero, "Conv", "the weights leaves int8 without its zero point"),
         (_two_types, "Add", "its tensors are int8 and uint8"),
+        (_bias_of_bytes, "Conv", "the bias is quantised otherwise than in int32"),
         (_lstm, "LSTM", "recurrent layers have a form in float16 only"),
         (_erf, "Erf", "the chip has no such operator of integers"),
     ],

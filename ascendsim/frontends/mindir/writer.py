@@ -319,7 +319,11 @@ class Writer:
 
 
 def _short(name: str) -> str:
-    """A name without the graph in front of it."""
+    """A name without the graph in front of it, unless nothing is left then.
+
+    >>> [_short(name) for name in ("graph:x", "x", "x:")]
+    ['x', 'x', 'x:']
+    """
     return name.rpartition(":")[2] or name
 
 

@@ -193,10 +193,11 @@ class BatchFlow:
         ]
         if len(changed) != 1:
             return None
-        before, after = old[changed[0]], new[changed[0]]
+        (axis,) = changed
+        before, after = old[axis], new[axis]
         assert isinstance(before, int)
         assert isinstance(after, int)
-        return changed[0] if after * self._old == before * self._new else None
+        return axis if after * self._old == before * self._new else None
 
     def _unused(self, tensor: Tensor) -> bool:
         return not tensor.uses and tensor not in self._graph.outputs
