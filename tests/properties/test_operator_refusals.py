@@ -82,7 +82,7 @@ def _mistakes(case: Case) -> Iterator[tuple[int | None, Case]]:
 
 @cache
 def outcomes() -> list[tuple[Case, int | None, Case, str]]:
-    """Each case, where it was made wrong, how, and what its operator says; an empty text where it takes it."""
+    """Each case, where it was made wrong, how, and what its operator says: nothing where it takes it."""
     found = []
     for case in few_cases():
         for port, wrong in _mistakes(case):
