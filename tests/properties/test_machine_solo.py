@@ -149,13 +149,17 @@ def test_a_deadlock_is_told_as_ever() -> None:
     assert "deadlock" in texts[0]
 
 
+@pytest.mark.parametrize(("ran", "bound"), [("sys", "WITH_NUMBA"), ("of no name", "LOAD_AFTER")])
 def test_compiled_code_is_loaded_when_a_process_has_simulated_enough(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, ran: str, bound: str
 ) -> None:
-    monkeypatch.setattr(solo, "_BUDGET", solo._Budget())
-    program = program_of(*[task_of((copy_block(300), 1), id=n) for n in range(2)], regions=ALL_REGIONS)
+    """Sooner if compiled code has run in it before, for then less is to be loaded."""
     monkeypatch.delitem(sys.modules, solo.KERNELS)
-    walked = [both(program, groups=True).solo for _ in range(2)]
-    assert walked == [0, 0]
-    monkeypatch.setattr(solo, "LOAD_AFTER", 10_000)
-    assert both(program).solo > 0
+    monkeypatch.setattr(solo, "_BUDGET", solo._Budget())
+    monkeypatch.setattr(solo, "KERNELS_RAN", ran)
+    for name in ("WITH_NUMBA", "LOAD_AFTER"):
+        monkeypatch.setattr(solo, name, 10_000 if name == bound else 1 << 40)
+    program = program_of(task_of((copy_block(300), 1)), regions=ALL_REGIONS)
+    spent = solo.EACH_TASK + solo.EACH_AT_MOST
+    walked = [both(program).solo for _ in range(6)]
+    assert walked == [0] * (10_000 // spent) + [1] * (6 - 10_000 // spent)
