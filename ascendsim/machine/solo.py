@@ -34,7 +34,7 @@ LONGEST = 1_000_000
 # thousands. In the time that it takes for so many numba and the code that it kept are loaded; a process that
 # has called compiled code for values needs a fraction of that.
 EACH_TASK, EACH_AT_MOST = 100, 2_000
-LOAD_AFTER, WITH_NUMBA = 200_000, 20_000
+LOAD_AFTER, WITH_NUMBA = 250_000, 20_000
 KERNELS_RAN = "numba.np.arraymath"  # loaded with the first call of compiled code
 KERNELS = "ascendsim_kernels.block_walk"
 

@@ -21,7 +21,7 @@ from tests.properties.test_machine_pipe_barrier import with_barriers
 from tests.properties.test_machine_teams import CHIP, random_teams, team_task
 from tests.properties.test_machine_teams import SIZES as TEAM_SIZES
 from tests.support.random_programs import ALL_REGIONS, random_chip, random_program
-from tests.support.toy_machine import load, store
+from tests.support.toy_machine import add, load, mmad, store
 from tests.support.toy_programs import copy_block, matmul_block, program_of, task_of
 from tests.support.toy_soc import TOY, toy
 from tests.unit.test_machine_barrier import turns
@@ -105,6 +105,35 @@ def test_the_table_of_rates_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     soc = toy(ai_cores=4)
     blocks = [(copy_block(random.randint(3, 9), size), 1) for size in (512, 3000, 4096, 7777)]
     assert both(program_of(task_of(*blocks), regions=ALL_REGIONS), soc, groups=False).solo == 1
+
+
+@pytest.mark.parametrize("pause", [1, 30])
+def test_flags_of_the_scalar_unit_are_walked(pause: int) -> None:
+    """Pipes that hardly have work begin when the scalar unit's flag counts."""
+    turn = (Scalar(pause), SetFlag(Pipe.S, "go"), WaitFlag(Pipe.V, "go"), add(1))
+    block = Block((Loop("i", 5, turn),), (), (Flag("go", Pipe.S, Pipe.V, 0, 16),))
+    soc = toy(issue={"scalar_cycles": 3, "flag_cycles": 40})
+    assert both(program_of(task_of((block, 1)), regions=ALL_REGIONS), soc).solo == 1
+
+
+def test_flags_that_fire_before_the_end_of_a_product_are_walked() -> None:
+    turn = (mmad(20), SetFlag(Pipe.M, "part", unit_flag=True), WaitFlag(Pipe.V, "part"), add(1))
+    block = Block((Loop("i", 3, turn),), (), (Flag("part", Pipe.M, Pipe.V, 0, 16),))
+    saved = both(program_of(task_of((block, 1)), regions=ALL_REGIONS), toy(cube={"unit_flag": True}))
+    assert saved.solo == 1
+
+
+def test_a_transfer_is_complete_when_those_before_it_are() -> None:
+    """What comes from memory is there long after what L2 has, and the next but one waits for both."""
+    far = replace(load(512), cached=False)
+    body = (Loop("i", 4, (far, *[load(512)] * 3, SetFlag(Pipe.MTE2, "in"), WaitFlag(Pipe.V, "in"), add(1))),)
+    block = Block(body, (), (Flag("in", Pipe.MTE2, Pipe.V, 0, 16),))
+    soc = toy(
+        dram={"max_in_flight": 2, "read_latency_cycles": 900, "uncached_latency_cycles": 900},
+        l2={"software_managed": True},
+    )
+    program = program_of(task_of((block, 1)), regions=ALL_REGIONS, l2_placed=("x",))
+    assert both(program, soc).solo == 1
 
 
 def test_more_blocks_than_cores_are_left_to_simpy() -> None:
