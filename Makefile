@@ -35,6 +35,7 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/req
 	$(BIN)/python -m compileall -q ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null
 	$(BIN)/ascendsim kernel check examples/kernels/add.py --order late > /dev/null
+	$(BIN)/python -m benchmarks.bench_machine > /dev/null
 	@# what pytest and mypy keep between runs; what they find is the gate's to say
 	-env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1
 	-$(BIN)/python -c "from tests.support.node_suite import all_cases; all_cases()" > /dev/null 2>&1

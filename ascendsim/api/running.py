@@ -29,7 +29,7 @@ from ascendsim.training.data_parallel import with_all_reduces
 
 Progress = Callable[[int, int], None]
 SHAPES = 'write shapes={"input": (1, 3, 224, 224)}'
-SHORTCUTS = ("fast_forward", "groups", "replay")  # of the machine; none of them changes a result
+SHORTCUTS = ("fast_forward", "groups", "replay", "solo")  # of the machine; none of them changes a result
 
 
 @checked(
@@ -67,8 +67,9 @@ def simulate(
         progress: Called with (tasks done, tasks in all).
         shortcuts: Which shortcuts the machine takes: "fast_forward" skips the periods of a machine that
             repeats itself, "groups" simulates equal blocks that start together once, "replay" looks up tasks
-            that ran before from the same state. They save time and change no result, so that leaving one out
-            is a check of it (docs/performance.md).
+            that ran before from the same state, and "solo" beside it has compiled code walk those that did
+            not. They save time and change no result, so that leaving one out is a check of it
+            (docs/performance.md).
         devices: Chips that train together, each on a batch of its own; the result is that of one of them,
             with the all-reduces of the gradients (`result.communication()`).
         server: What they are in: a name ("Atlas 800 9000") or the path of a TOML file. With one device it is
@@ -166,6 +167,7 @@ def _timed(
         groups="groups" in shortcuts,
         fast_forward="fast_forward" in shortcuts,
         replay="replay" in shortcuts,
+        solo="solo" in shortcuts,
         progress=progress,
     )
     return Result(model, trace)

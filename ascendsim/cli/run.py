@@ -85,8 +85,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--top", type=positive, default=10, metavar="N", help="operators in the printed table (default: 10)"
     )
     text = (
-        "shortcuts that the machine takes, out of fast_forward,groups,replay, or none; the result is the "
-        "same (default: all)"
+        "shortcuts that the machine takes, out of fast_forward,groups,replay,solo, or none; the result is "
+        "the same (default: all)"
     )
     parser.add_argument("--shortcuts", metavar="LIST", help=text)
     parser.add_argument(

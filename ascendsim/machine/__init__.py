@@ -10,12 +10,15 @@
     links      fair shares of L2 and DRAM
     l2, reuse  what L2 holds between tasks, and what a task comes back to within itself
     launches   when the host has launched a task
-    free_cores which cores are free; wiring: which cores of a task share which flags, by barrier
+    free_cores which cores are free; placing: which blocks go to which of them
+    wiring     which cores of a task share which flags, by barrier
     regions    how regions of memory lie to each other
     clock      ticks; events: what happens when within a tick; skipping_clock: the machine's time, from which
                periods can be left out
     fast_forward   skips periods of a machine that comes back to an earlier state
-    replay     looks up tasks that were simulated before
+    replay     looks up tasks that were simulated before; outcome: what is kept of them
+    solo       walks tasks that have the cores to themselves by compiled code: solo_code, solo_state and
+               solo_walk make arrays of them, `ascendsim_kernels.block_walk` walks
     log        instruction records, repeated stretches kept once
 
 How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free
@@ -25,9 +28,9 @@ difference. Only transfers to and from global memory take place in simulated tim
 on what other cores do. Within a tick, whatever ends or arrives is handled until nothing changes, then free
 cores get blocks, and last the shares of the links are computed, once.
 
-Three shortcuts, each with a switch, give the result of the plain simulation tick for tick: cores that do the
-same are one group, periods of a steady state are skipped, repeated tasks are looked up (`Statistics` counts
-what they save).
+Four shortcuts, each with a switch, give the result of the plain simulation tick for tick: cores that do the
+same are one group, periods of a steady state are skipped, repeated tasks are looked up, and tasks that nobody
+else can disturb are walked by compiled code instead of SimPy (`Statistics` counts what they save).
 
 What follows from it, and is tested on random programs: a run is the same to the byte every time; a group of
 cores in lock-step equals its members; task ids, the order of regions and the order of processes do not

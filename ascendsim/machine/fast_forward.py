@@ -50,6 +50,7 @@ class Statistics:
         ticks: Ticks of the machine skipped.
         replayed: Tasks that were replayed from a record.
         simulated: Tasks on cores that were simulated.
+        solo: Those of them that compiled code walked.
     """
 
     states: int = 0
@@ -58,6 +59,7 @@ class Statistics:
     ticks: int = 0
     replayed: int = 0
     simulated: int = 0
+    solo: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,13 @@ class Links:
             self._by_number.append(flow_class)
         return number
 
+    def rates(self, kinds: tuple[int, ...]) -> list[int]:
+        """Rates of transfers that are active together, by the numbers of their classes."""
+        rates = self._known.get(kinds)
+        if rates is None:
+            rates = self._known[kinds] = shares([self._by_number[number] for number in kinds], self._capacity)
+        return rates
+
     def enter(self, flow: Flow, at: int) -> None:
         """Puts a flow on the links at tick `at`. `remaining`, `kind` and `done` must be set."""
         delay = at - int(self._env.now)
@@ -192,11 +199,7 @@ class Links:
         self._computing = False
         self._version += 1
         active = self._active
-        key = tuple([flow.kind for flow in active])
-        rates = self._known.get(key)
-        if rates is None:
-            rates = self._known[key] = shares([self._by_number[number] for number in key], self._capacity)
-        for flow, rate in zip(active, rates, strict=True):
+        for flow, rate in zip(active, self.rates(tuple([flow.kind for flow in active])), strict=True):
             flow.rate = rate
         version, soonest = self._version, min([-(-flow.remaining // flow.rate) for flow in active])
         Call(self._env, lambda: self._complete(version), soonest)

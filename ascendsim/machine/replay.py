@@ -6,7 +6,8 @@ L2 and DRAM; all else (which regions L2 holds, in which order it would give them
 alone, and L2 itself is brought up to date for every task as if it ran. Blocks are compared by
 `machine.block_key`, so names of regions do not matter. A task is recorded if nothing else was on the cores
 while it ran, and replayed if no appointment comes up before its end. In a program of one stream nothing else
-can come up, so that replayed tasks cost no events at all: the machine's time is moved on.
+can come up, so that replayed tasks cost no events at all: the machine's time is moved on. The same holds for
+a task that `machine.solo` can walk by itself: what it does is known before it begins.
 """
 
 from __future__ import annotations
@@ -17,28 +18,10 @@ from fractions import Fraction
 
 from ascendsim.machine.fast_forward import Statistics
 from ascendsim.machine.l2 import Shares
-from ascendsim.machine.log import Copy, Item, Log
-from ascendsim.machine.tasks import Figures, TaskRun
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a task did on the cores.
-
-    Attributes:
-        ticks: From its arrival at the cores to its end.
-        figures: What its record tells.
-        first, last: Ticks of the first start and the last end on a computing pipe, relative to the arrival;
-            None if there are none.
-        items: Its instruction records, if it was recorded, and `start`, the tick of the arrival in them.
-    """
-
-    ticks: int
-    figures: Figures
-    first: int | None
-    last: int | None
-    items: tuple[Item, ...]
-    start: int
+from ascendsim.machine.log import Copy, Log
+from ascendsim.machine.outcome import Outcome
+from ascendsim.machine.solo import Solo
+from ascendsim.machine.tasks import TaskRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +35,8 @@ class _Recording:
 class Replay:
     """Outcomes of the tasks of a run, by what decides them."""
 
-    def __init__(self, log: Log, statistics: Statistics) -> None:
-        self._log, self._statistics = log, statistics
+    def __init__(self, log: Log, statistics: Statistics, solo: Solo | None) -> None:
+        self._log, self._statistics, self._solo = log, statistics, solo
         self._known: dict[Hashable, Outcome] = {}
         self._recording: _Recording | None = None
 
@@ -66,14 +49,22 @@ class Replay:
             recorded: Whether its instructions are recorded.
         """
         key = (recorded, _entry_key(run))
-        outcome = self._known.get(key)
+        outcome = known = self._known.get(key)
+        if known is None and self._solo is not None and not recorded:
+            outcome = self._solo.walk(run)
         if outcome is None:
             self._recording = _Recording(run, key, now, len(self._log.items))
-        elif appointment is None or appointment >= now + outcome.ticks:
+        else:
+            self._known[key] = outcome
+        if outcome is None or (appointment is not None and appointment < now + outcome.ticks):
+            self._statistics.simulated += 1
+            return None
+        if known is None:
+            self._statistics.simulated += 1
+            self._statistics.solo += 1
+        else:
             self._statistics.replayed += 1
-            return outcome
-        self._statistics.simulated += 1
-        return None
+        return outcome
 
     def disturb(self) -> None:
         """A task arrives at cores that are not all free: none of the tasks on them can be recorded."""

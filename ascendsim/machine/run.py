@@ -26,6 +26,7 @@ def run(
     groups: bool = True,
     fast_forward: bool = True,
     replay: bool = True,
+    solo: bool = True,
     statistics: Statistics | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
@@ -41,6 +42,8 @@ def run(
         fast_forward: Skip whole periods when the machine comes back to a state that it was in before. The
             result is the same without.
         replay: Look up tasks that were simulated before from the same state. The result is the same without.
+        solo: With `replay`, let compiled code walk tasks that have the cores to themselves, once a process
+            has simulated so much that loading it pays. The result is the same without.
         statistics: Counts what the shortcuts saved.
         progress: Called with the number of finished tasks and of all tasks after each task.
 
@@ -68,6 +71,7 @@ def run(
         groups=groups,
         fast_forward=fast_forward,
         replay=replay,
+        solo=solo,
         log=log,
         statistics=statistics or Statistics(),
         progress=progress,

@@ -16,9 +16,8 @@ fit at that tick together.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Generator, Iterator
+from collections.abc import Callable, Container, Generator
 from functools import partial
-from typing import TypeAlias
 
 from simpy import Environment
 from simpy.events import Event
@@ -36,16 +35,15 @@ from ascendsim.machine.l2 import L2State
 from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
-from ascendsim.machine.replay import Outcome, Replay
+from ascendsim.machine.outcome import Outcome
+from ascendsim.machine.placing import Delays, place
+from ascendsim.machine.replay import Replay
 from ascendsim.machine.skipping_clock import Timeline
+from ascendsim.machine.solo import Solo
 from ascendsim.machine.tasks import KnownTraffic, PlacedBlock, TaskRun
-from ascendsim.machine.wiring import Team, TeamFlags
+from ascendsim.machine.wiring import TeamFlags
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
-
-Placed: TypeAlias = tuple[
-    int, tuple[int, ...], TeamFlags | None
-]  # group of blocks, cores, flags of their team
 
 
 class Scheduler:
@@ -56,6 +54,7 @@ class Scheduler:
         groups: Whether blocks that start together and run the same program are simulated once.
         fast_forward: Whether to skip periods of a machine that repeats itself.
         replay: Whether to look up tasks that were simulated before.
+        solo: Whether compiled code may walk a task that has the cores to itself.
         log: Where instruction records go.
         statistics: Where to count what was skipped.
         progress: Called with the number of finished tasks and of all tasks.
@@ -72,6 +71,7 @@ class Scheduler:
         groups: bool,
         fast_forward: bool,
         replay: bool,
+        solo: bool,
         log: Log,
         statistics: Statistics,
         progress: Callable[[int, int], None] | None,
@@ -85,7 +85,9 @@ class Scheduler:
         self._forward = (
             FastForward(self.timeline, self.links, log.items, statistics) if fast_forward else None
         )
-        self._replay = Replay(log, statistics) if replay else None
+        self._delays = Delays.of(soc.launch, clock)
+        walker = Solo(soc, clock, self.links, self._delays, groups) if solo else None
+        self._replay = Replay(log, statistics, walker) if replay else None
         self.l2 = L2State(soc.l2, program.memory, program.info.l2_placed, program.info.l2_kept)
         self.records: list[TaskRecord] = []
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
@@ -305,56 +307,14 @@ class Scheduler:
 
     def _dispatch(self, run: TaskRun, now: int) -> None:
         """Puts as many of a task's blocks on free cores as there are."""
-        if run.wiring.together and not self._fits(run):
-            return  # its blocks wait for one another, so that some of them alone would hold cores for nothing
-        batch: list[Placed] = []
-        for index, block in enumerate(run.blocks):
-            team = run.wiring.team_with(index)
-            if team is None:
-                cores = self._free.take(block.compiled.block.core, run.left[index])
-                run.left[index] -= len(cores)
-                batch += [(index, part, None) for part in self._parts(cores)]
-            elif index == team.cube:
-                batch += self._place_teams(run, team)
+        batch = place(run, run.left, self._free, self._groups)
         if not batch:
             return
-        further = sum(len(cores) for _, cores, _ in batch) - (0 if run.dispatched else 1)
-        dispatch = further * self.clock.ns(self.soc.launch.block_dispatch_ns)
+        dispatch = self._delays.dispatch(batch, first=not run.dispatched)
         if not run.dispatched:
             run.dispatched, run.work.dispatch = True, dispatch
-        begin = now + dispatch + self.clock.ns(self.soc.launch.kernel_init_ns)
         for index, cores, flags in batch:
-            self._run_block(run, index, cores, flags, now, begin)
-
-    def _parts(self, cores: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Cores that are simulated together."""
-        if not self._groups:
-            return [(core,) for core in cores]
-        return [cores] if cores else []
-
-    def _place_teams(self, run: TaskRun, team: Team) -> Iterator[Placed]:
-        """Puts as many teams on free cores as there are; all of them are in lock-step, if groups are."""
-        taken = self._free.take_teams(team.vector_cores, run.left[team.cube])
-        for together in [taken] if self._groups and taken else [[one] for one in taken]:
-            flags = run.wiring.flags_of(len(together), len(together) * team.vector_cores)
-            run.left[team.cube] -= len(together)
-            yield team.cube, tuple([cube for cube, _ in together]), flags
-            first = 0
-            for index, count in team.vectors.items():
-                run.left[index] -= len(together) * count
-                cores = tuple([core for _, own in together for core in own[first : first + count]])
-                first += count
-                for part in self._parts(cores):
-                    yield index, part, flags
-
-    def _fits(self, run: TaskRun) -> bool:
-        """Whether there is a free core for every block of a task."""
-        teams = run.wiring.teams
-        if teams:
-            wanted = sum(run.task.groups[team.cube].count for team in teams)
-            if wanted > len(self._free.teams(max(team.vector_cores for team in teams))):
-                return False
-        return all(count <= self._free.count(kind) for kind, count in run.wanted_cores.items())
+            self._run_block(run, index, cores, flags, now, now + dispatch + self._delays.init)
 
     def _run_block(
         self, run: TaskRun, index: int, cores: tuple[int, ...], flags: TeamFlags | None, now: int, begin: int

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from simpy.events import Event
 
@@ -37,6 +37,23 @@ class PlacedBlock:
     count: int
 
 
+class Finished(NamedTuple):
+    """What a core, or several in lock-step, did for a block.
+
+    Attributes:
+        kind: Of the cores.
+        ticks: From dispatch to end.
+        busy: Busy ticks of the scalar unit and each pipe.
+        spans: Of pipes that worked, the first start and the last end.
+    """
+
+    kind: CoreKind
+    cores: int
+    ticks: int
+    busy: Sequence[tuple[str, int]]
+    spans: Sequence[tuple[str, int, int]]
+
+
 @dataclass(slots=True)
 class Work:
     """What a task has done on cores.
@@ -57,20 +74,18 @@ class Work:
     last: int = -1
     dispatch: int = 0
 
-    def add(self, run: CoreRun, dispatched: int) -> None:
-        """Adds a finished run, whose cores got it at tick `dispatched`."""
-        cores, ticks = len(run.cores), (run.end - dispatched) * len(run.cores)
-        done = [("S", run.scalar.busy), *[(lane.name, lane.busy) for lane in run.lanes]]
-        on_vector = run.block.block.core is CoreKind.VECTOR
+    def add(self, done: Finished) -> None:
+        """Adds a finished block."""
+        cores, on_vector = done.cores, done.kind is CoreKind.VECTOR
         for busy in (self.busy, self.vector_busy) if on_vector else (self.busy,):
-            for name, own in done:
+            for name, own in done.busy:
                 busy[name] = busy.get(name, 0) + own * cores
-        self.block_ticks += ticks
-        self.vector_ticks += ticks if on_vector else 0
-        for lane in run.lanes:
-            if lane.name in COMPUTE_PIPES and lane.first_tick >= 0:
-                self.first = lane.first_tick if self.first < 0 else min(self.first, lane.first_tick)
-                self.last = max(self.last, lane.last_tick)
+        self.block_ticks += done.ticks * cores
+        self.vector_ticks += done.ticks * cores if on_vector else 0
+        for name, first, last in done.spans:
+            if name in COMPUTE_PIPES:
+                self.first = first if self.first < 0 else min(self.first, first)
+                self.last = max(self.last, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +382,15 @@ class TaskRun:
 
     def absorb(self, run: CoreRun, dispatched: int) -> None:
         """Adds up what a finished run did; `dispatched` is the tick at which its cores got it."""
-        self.work.add(run, dispatched)
+        self.work.add(
+            Finished(
+                run.block.block.core,
+                len(run.cores),
+                run.end - dispatched,
+                [("S", run.scalar.busy), *[(lane.name, lane.busy) for lane in run.lanes]],
+                [(lane.name, lane.first_tick, lane.last_tick) for lane in run.lanes if lane.first_tick >= 0],
+            )
+        )
         self.unfinished -= len(run.cores)
 
     @property
@@ -386,10 +409,11 @@ class TaskRun:
     def figures(self) -> Figures:
         """Figures of the finished task."""
         if self._figures is None:
-            self._figures = self._added_up()
+            self._figures = self.figures_of(self.work)
         return self._figures
 
-    def _added_up(self) -> Figures:
+    def figures_of(self, work: Work) -> Figures:
+        """What the task's record will tell when that is done."""
         core_counts = self._core_counts
         read, write = self._read, self._written
         through = {name: self.shares.write_through.get(name, NONE) for name in write}
@@ -403,11 +427,11 @@ class TaskRun:
             blocks=self.task.block_dim,
             rounds=max((-(-count // core_counts[kind]) for kind, count in wanted.items()), default=1),
             cores=sum(min(count, core_counts[kind]) for kind, count in wanted.items()),
-            busy={name: self.work.busy[name] for name in sorted(self.work.busy)},
-            block_ticks=self.work.block_ticks,
-            vector_busy={name: self.work.vector_busy[name] for name in sorted(self.work.vector_busy)},
-            vector_ticks=self.work.vector_ticks,
-            dispatch=self.work.dispatch,
+            busy={name: work.busy[name] for name in sorted(work.busy)},
+            block_ticks=work.block_ticks,
+            vector_busy={name: work.vector_busy[name] for name in sorted(work.vector_busy)},
+            vector_ticks=work.vector_ticks,
+            dispatch=work.dispatch,
             read_bytes={
                 "l2": self.through_l2(read, self.shares.read_miss),
                 "ddr": math.floor(missed) + sum(self._uncached.values()),

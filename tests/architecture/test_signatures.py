@@ -36,7 +36,8 @@ def by_position(function: ast.FunctionDef) -> int:
 
 def is_jitted(function: ast.FunctionDef) -> bool:
     """Whether numba compiles it: calls between kernels take their arguments by position."""
-    return any(isinstance(item, ast.Name) and item.id == "kernel" for item in function.decorator_list)
+    names = {item.id for item in function.decorator_list if isinstance(item, ast.Name)}
+    return bool(names & {"kernel", "lean"})
 
 
 def test_nothing_takes_many_arguments_by_position() -> None:

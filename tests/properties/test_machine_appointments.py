@@ -70,7 +70,7 @@ def test_whatever_comes_when_a_task_or_a_period_ends_gives_the_trace_of_the_plai
                     for number, other in enumerate((block, copy_block(2)))
                 ]
                 program, saved = program_of(*same, cpu, *late, regions=ALL_REGIONS), Statistics()
-                assert run(program, soc, statistics=saved) == run(
+                assert run(program, soc, solo=False, statistics=saved) == run(
                     program, soc, fast_forward=False, replay=False
                 ), f"seed {seed}, tick {tick}"
                 jumped += saved.jumps

@@ -89,7 +89,7 @@ def test_random_programs_with_barriers_keep_their_order() -> None:
 def test_barriers_do_not_stop_skipping() -> None:
     body = block(Loop("i", 5000, (load(), Barrier(Pipe.MTE2), ALL, add(3), Barrier(Pipe.V), store())))
     statistics = Statistics()
-    run(program_of(task_of((body, 1)), regions=SIZES), TOY, statistics=statistics)
+    run(program_of(task_of((body, 1)), regions=SIZES), TOY, solo=False, statistics=statistics)
     assert statistics.periods > 4000
 
 

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 import ascendsim
+import ascendsim_kernels.block_walk  # noqa: F401  so that tasks are walked from the first one on
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.isa.instructions import Loop
 from ascendsim.machine import Statistics, run
@@ -38,7 +39,7 @@ def test_random_programs_give_the_trace_of_the_plain_simulation(chunk: int) -> N
         program, soc = random_program(random), random_chip(random)
         groups, instructions = random.random() < 0.7, random.random() < 0.4
         statistics = Statistics()
-        short = run(program, soc, instructions=instructions, groups=groups, statistics=statistics)
+        short = run(program, soc, instructions=instructions, groups=groups, solo=False, statistics=statistics)
         plain = run(program, soc, instructions=instructions, groups=groups, fast_forward=False, replay=False)
         assert short == plain, f"seed {seed}"
         jumped += statistics.jumps > 0
@@ -61,7 +62,7 @@ def turns(seed: int, count: int) -> tuple[int, int]:
         turn = replace(block, body=(Loop("turn", count, block.body),))
         groups.append((turn, random.randint(1, 2)))
     program = program_of(task_of(*groups), regions=ALL_REGIONS)
-    return (end := run(program, soc, statistics=statistics).end), end - statistics.ticks
+    return (end := run(program, soc, solo=False, statistics=statistics).end), end - statistics.ticks
 
 
 def test_more_turns_are_skipped_and_not_simulated() -> None:
@@ -89,4 +90,7 @@ def compiled(name: str, batch: int, chip: str) -> CompiledModel:
 def test_networks_give_the_trace_of_the_plain_simulation(name: str, batch: int, chip: str) -> None:
     model = compiled(name, batch, chip)
     plain = run(model.program, model.soc, fast_forward=False, replay=False)
-    assert run(model.program, model.soc) == plain
+    assert run(model.program, model.soc, solo=False) == plain
+    walked = Statistics()
+    assert run(model.program, model.soc, statistics=walked) == plain
+    assert walked.solo == walked.simulated

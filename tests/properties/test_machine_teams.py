@@ -232,7 +232,7 @@ def test_a_long_exchange_is_skipped() -> None:
         cube, vector = handover(trips)
         statistics = Statistics()
         program = program_of(team_task((2, cube, vector, vector)), regions=SIZES)
-        trace = run(program, CHIP, statistics=statistics)
+        trace = run(program, CHIP, solo=False, statistics=statistics)
         assert trace == run(program, CHIP, fast_forward=False, replay=False)
         saved.append(statistics)
     assert saved[0].states == saved[1].states < 100

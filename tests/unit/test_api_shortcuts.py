@@ -65,7 +65,7 @@ def test_a_wrong_name_is_told() -> None:
     model = asim.compile(asim.load(LENET))
     with pytest.raises(
         asim.InputError,
-        match="option shortcuts must be out of fast_forward, groups, replay, not 'fast-forward'; did you",
+        match="must be out of fast_forward, groups, replay, solo, not 'fast-forward'; did you",
     ):
         asim.simulate(model, shortcuts=["fast-forward"])
     assert asim.simulate(model, shortcuts="groups").cycles == asim.simulate(model).cycles

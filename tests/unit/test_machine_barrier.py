@@ -137,7 +137,7 @@ def test_the_steps_of_a_recurrent_layer_on_unequal_cores_are_skipped() -> None:
         model, saved = recurrent(steps), Statistics()
         (task,) = [task for task in model.program.tasks if len(task.groups) == 2]
         assert all(flag.shared for flag in task.groups[0].block.flags if flag.name.startswith("drained"))
-        trace = run(model.program, model.soc, statistics=saved)
+        trace = run(model.program, model.soc, solo=False, statistics=saved)
         assert trace == run(model.program, model.soc, fast_forward=False, replay=False)
         states.append(saved.states)
     assert states[0] == states[1] < 120

@@ -20,7 +20,7 @@ REGIONS = {name: 1 << 16 for name in ("a", "b", "c", "x", "y")}
 def both(program: Program, soc: SocSpec = TOY, **options: bool) -> tuple[Trace, Statistics]:
     """The trace with fast-forward, which must be the one without, and what was saved."""
     statistics = Statistics()
-    trace = run(program, soc, instructions=True, statistics=statistics, **options)  # type: ignore[arg-type]
+    trace = run(program, soc, instructions=True, solo=False, statistics=statistics, **options)  # type: ignore[arg-type]
     assert trace == run(program, soc, instructions=True, fast_forward=False, replay=False, **options)  # type: ignore[arg-type]
     return trace, statistics
 
@@ -131,7 +131,12 @@ def test_states_are_taken_seldom_if_nothing_comes_back() -> None:
     flag = Flag("never_taken", Pipe.V, Pipe.M, 0, 10_000)
     body = (Loop("i", 4000, (work(Pipe.MTE2, 512), work(Pipe.V, 512), SetFlag(Pipe.V, flag.name))),)
     saved = Statistics()
-    run(program_of(task_of((Block(body, (), (flag,)), 1)), regions=REGIONS), bare(), statistics=saved)
+    run(
+        program_of(task_of((Block(body, (), (flag,)), 1)), regions=REGIONS),
+        bare(),
+        solo=False,
+        statistics=saved,
+    )
     # at the first 16 boundaries, then at every eighth of 3983: the queue takes 16 trips in one tick
     assert saved.states == 16 + len(range(24, 3984, 8))
 

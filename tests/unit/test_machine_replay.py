@@ -78,7 +78,7 @@ def test_work_in_the_first_tick_of_all_is_work_in_the_replayed_tasks_too() -> No
 
 def test_replayed_records_hold_skipped_periods_too() -> None:
     trace, saved = both(
-        program_of(*layers(task_of((copy_block(300), 1))), regions=REGIONS), instructions={0, 3}
+        program_of(*layers(task_of((copy_block(300), 1))), regions=REGIONS), instructions={0, 3}, solo=False
     )
     assert saved.jumps == 2  # once for the tasks that are recorded, once for the others
     assert saved.replayed == 2
