@@ -108,7 +108,7 @@ def test_tasks_start_and_end_as_in_a_simulation_tick_by_tick(chunk: int, streams
         starts = [start for _, start, *_ in times.values()]
         ties += len(set(starts)) < len(starts)
         replayed += saved.replayed
-    assert streams == 1 or ties > 9
+    assert streams == 1 or ties > 5  # of 60 programs
     assert streams > 1 or replayed
 
 
