@@ -52,9 +52,8 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        fine: set[tuple[type, ...] | None] = (
-            set()
-        )  # calls by position: of few types, a hundred thousand times
+        # types of calls by position that were fine: there are few, and a hundred thousand such calls
+        fine: set[tuple[type, ...] | None] = set()
 
         @cache
         def rules() -> tuple[list[_Rule], dict[str, _Rule], _Rule | None, _Rule | None]:
