@@ -328,7 +328,10 @@ def join_epilogue(
                         stream.over,
                     )
                 continue
-            _check_operand(node, work, stream, head, (rows, columns))
+            if _serves_several(stream, head, inputs):
+                stream = Stream(stream.ref)
+            else:
+                _check_operand(node, work, stream, head, (rows, columns))
             if stream not in inputs:
                 inputs.append(stream)
         result = work.outputs[0].ref
@@ -440,6 +443,21 @@ def _check_operand(
         )
     if stream.over == "row":
         raise CompileError(subject, "must be full, one value or one value a channel", "one value a position")
+
+
+def _serves_several(stream: Stream, head: CubeWork, others: Sequence[Stream]) -> bool:
+    """Whether each matrix of an operand goes with several products of a batch (a mask with all heads of its
+    image), while `others`, if they do, go on or begin again after as many.
+    """
+    ref, out = stream.ref, head.out
+    found = ref.matrices(out)
+    if found is None or ref.shape == out.shape or ref.format is not out.format or ref.dtype is not out.dtype:
+        return False
+    if head.conv is not None or head.b_shared or ref.bits_of is not None:
+        return False
+    each, count = found
+    periods = {other.ref.period(out) for other in others if other.over == "all"} - {None}
+    return (each == 1 or count == 1 or each * count == head.batch) and periods <= {ref.period(out), None}
 
 
 def most_values(nodes: Sequence[Node]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
@@ -66,6 +67,39 @@ class Ref:
         if self.bits_of is None:
             return c0(self.dtype), BLOCK_BYTES
         return c0(self.bits_of), ceil_div(c0(self.bits_of), 8)
+
+    def matrices(self, of: Ref) -> tuple[int, int] | None:
+        """How the matrices (last two axes) of another tensor use those of this one, of which each serves
+        several: matrix p of the other goes with matrix p // each % count of this one.
+
+        Returns:
+            `each` and `count`; None if broadcasting this tensor is anything else.
+
+        >>> mask, bias, scores = (
+        ...     Ref("x", shape, DType.FLOAT16, Format.FRACTAL_NZ, 0)
+        ...     for shape in ((8, 1, 16, 32), (1, 12, 16, 32), (8, 12, 16, 32))
+        ... )
+        >>> mask.matrices(scores), bias.matrices(scores), scores.matrices(scores)
+        ((12, 8), (1, 12), (1, 96))
+        """
+        mine, other = self.shape, of.shape
+        if len(other) < 2 or len(mine) > len(other) or mine[-2:] != other[-2:]:
+            return None
+        lead = (1,) * (len(other) - len(mine)) + mine[:-2]
+        own = [axis for axis, size in enumerate(lead) if size > 1]
+        first, end = (own[0], own[-1] + 1) if own else (0, 0)
+        if lead[first:end] != other[first:end]:
+            return None
+        return math.prod(other[end:-2]), math.prod(lead)
+
+    def period(self, of: Ref) -> int | None:
+        """After how many matrices of another tensor those of this one change or begin again; None if each
+        has its own or all have one.
+        """
+        found = self.matrices(of)
+        if self.shape == of.shape or found is None or found[1] == 1:
+            return None
+        return found[0] if found[0] > 1 else found[1]
 
     def stored(self, elements: int) -> int:
         """Bytes of so many elements."""

@@ -125,9 +125,10 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         k_blocks = conv.kernel_d * ceil_div(conv.channels, block) * unfold.taps(conv)
     passes = vector_passes(work, soc)
     brought = sum(stream.ref.dtype.itemsize for stream in work.epilogue_inputs if stream.over == "all")
+    again = 0 if soc.l2.software_managed else sum(map(partial(_again, work), work.epilogue_inputs))
     stored = sum(side.ref.dtype.itemsize for side in work.side_outputs)
     if work.plain_tiling:
-        passes, brought, stored = bias_passes(work, soc), 0, 0
+        passes, brought, stored, again = bias_passes(work, soc), 0, 0, 0
     batch = 1 if conv is None and work.b_shared else work.batch
     row_major = (Format.ND, Format.NCHW)
     a_rows = ("m" if work.transpose_a else "k") if conv is None and work.a.format in row_major else ""
@@ -162,7 +163,16 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         most_share(work, soc),
         work.out.dtype.itemsize if conv is not None and work.out.format in row_major else 0,
         work.bias is not None and not has_table(soc),
+        again,
     )
+
+
+def _again(work: CubeWork, stream: Stream) -> int:
+    """Bytes of an operand of the epilogue that products read after others have."""
+    if stream.over != "all" or stream.ref.shape == work.out.shape or work.conv is not None:
+        return 0
+    _, count = stream.ref.matrices(work.out) or (1, work.batch)
+    return work.m * work.n * (work.batch - count) * stream.ref.dtype.itemsize
 
 
 def _cut(operand: Ref, soc: SocSpec) -> str:

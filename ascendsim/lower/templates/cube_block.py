@@ -124,7 +124,7 @@ class CubeWriter:
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
         """The program."""
         b = self.b
-        with b.loop("batch", batch) as group:
+        for group in self._products(batch):
             placed = plus(times(plus(group, origin("batch")), self.product.n), origin("n"))
             for part in (self.bias, self.out):
                 part.start(times(group, self.product.n), n, placed)
@@ -138,6 +138,20 @@ class CubeWriter:
             for part in (self.bias, self.out):
                 part.finish()
         return b.build()
+
+    def _products(self, batch: int) -> Iterator[Affine]:
+        """Loops over products: cut where the epilogue goes on to another matrix of an operand that serves
+        several of them, or begins again.
+        """
+        streams = [stream.ref for stream in self.work.epilogue_inputs if stream.over == "all"]
+        period = next((found for ref in streams if (found := ref.period(self.work.out))), batch)
+        if self.work.conv is not None or period >= batch:
+            with self.b.loop("batch", batch) as group:
+                yield group
+            return
+        for part in pieces(batch, period):
+            with self.b.loop("group", part.trips) as i, self.b.loop("batch", part.size) as j:
+                yield plus(part.at(i), j)
 
     def _images(self, images: int, m: int) -> Iterator[tuple[Affine, int]]:
         """Loops over images: yields each with its rows of A."""

@@ -97,12 +97,13 @@ def least_of_moves(
     reading = (core_a + extra / cores) / rate_a + core_b / rate_b
     writing = out / cores / rates.port_out
     a, b = product.operand_bytes
-    read = extra + (0 if rates.l2_managed else sum(dram_bytes(product, rates.l2_size, share, tile, hold)))
+    once = extra - product.again_bytes
+    read = once + (0 if rates.l2_managed else sum(dram_bytes(product, rates.l2_size, share, tile, hold)))
     dram = (read + out if rates.half_duplex else max(read, out)) / rates.dram
     near = max(reading, writing) + min(reading, writing) * IMPERFECT_OVERLAP
     slowest = max(reading, writing, dram)
     far = slowest + (reading + writing + dram - slowest) * IMPERFECT_OVERLAP
-    in_l2 = 0.5 * min(1.0, rates.l2_size / (a + extra + out + (0 if rates.l2_managed else b)))
+    in_l2 = 0.5 * min(1.0, rates.l2_size / (a + once + out + (0 if rates.l2_managed else b)))
     memory = (1 - in_l2) * far + in_l2 * near
     moving = memory + min(computing, near) * IMPERFECT_OVERLAP
     if hold and not (product.a_rows or product.b_rows):  # a core brings all products of its share one by one

@@ -153,6 +153,9 @@ class TileNotes:
             there = ceil_div(ref.shape[1], block) - first // block  # the last enlarged group may have fewer
             return Stretch(start, min(ceil_div(columns, block), there), rows * bytes, plane, held * bytes)
         base = batch * (ref.bytes // whole.batch) + image * (ref.bytes // whole.images)
+        if work.conv is None and ref.shape != work.out.shape:
+            each, count = ref.matrices(work.out) or (1, 1)
+            base = batch // each % count * (ref.bytes // count)
         if ref.format is Format.FRACTAL_NZ:
             block = c0(ref.dtype)
             line = ceil_div(whole.m if work.conv is not None else work.m, FRACTAL_ROWS) * FRACTAL_BYTES

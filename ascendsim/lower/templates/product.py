@@ -45,6 +45,7 @@ class Product:
         a_rows, b_rows: Axis along which a row-major operand is contiguous ("m", "k" or "n"), "" for blocked
             formats.
         extra_in_bytes: Bytes an output element that the epilogue reads.
+        again_bytes: Bytes of these that another product has read before (operands that serve several).
         most_n: Columns that a tile may have at most (values in the bias table).
         b_columns: Columns of a block in which B is stored: 16, or 32 for int8 matrices. A tile of B holds
             whole ones.
@@ -83,6 +84,7 @@ class Product:
     most_share_n: int = sys.maxsize
     row_item: int = 0
     bias_ahead: bool = False
+    again_bytes: int = 0
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""

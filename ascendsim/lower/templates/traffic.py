@@ -140,9 +140,18 @@ def traffic_of(
         b_tile,
         writing=out / cores / rates.port_out,
         cores=cores,
-        far=end(from_a + from_b + extra_in, out, far_a, far_b, min(rates.port_out, rates.dram / cores)),
+        far=end(
+            from_a + from_b + extra_in - product.again_bytes,
+            out,
+            far_a,
+            far_b,
+            min(rates.port_out, rates.dram / cores),
+        ),
         near=end(from_b if weights else 0.0, 0.0, way_a, far_b if weights else way_b, rates.port_out),
-        in_l2=0.5 * min(1.0, rates.l2_size / (a + extra_in + out + (0 if rates.l2_managed else b))),
+        in_l2=0.5
+        * min(
+            1.0, rates.l2_size / (a + extra_in - product.again_bytes + out + (0 if rates.l2_managed else b))
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from ascendsim.lower.templates.out_notes import OutNotes, TileNotes
 from ascendsim.lower.templates.sharing import Computing
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion, emit_steps
-from ascendsim.opset.work import SCALED, CubeWork, Step, Stream
+from ascendsim.opset.work import SCALED, CubeWork, Ref, Step, Stream
 from ascendsim.soc.spec import SocSpec
 
 # What FIXPIPE does as it stores (source: fix_pipe_pre_conv and fix_pipe_pre_act functions of the chip files):
@@ -48,6 +48,20 @@ def vector_passes(work: CubeWork, soc: SocSpec) -> float:
     steps = Expansion(soc).expand(work.epilogue[by_the_move(work) :])
     epilogue = Computing.of(steps, soc).each * soc.vector.repeat_bytes / 2
     return epilogue + bias_passes(work, soc) + sum_passes(work.sums)
+
+
+def serving(batch: Affine, each: int, count: int) -> Affine:
+    """Which matrix of an operand goes with a product: number // each % count, where a loop over products is
+    cut after as many as share a matrix, or as there are matrices.
+
+    >>> str(serving(Affine(0, (("image", 12), ("head", 1))), 12, 8))
+    'image'
+    >>> str(serving(Affine(0, (("image", 12), ("head", 1))), 1, 12))
+    'head'
+    """
+    if each > 1:
+        return Affine(batch.base // each, tuple((name, n // each) for name, n in batch.terms if n >= each))
+    return Affine(batch.base % count, tuple((name, n % count) for name, n in batch.terms if n % count))
 
 
 class FixpipeOut:
@@ -227,20 +241,30 @@ class UnifiedBufferOut:
         for ring in rings:
             b.receive(ring)
         notes = self.notes.of(where) if self.notes and where else None
+        starts = [self._start_of(stream.ref, base, where) for stream, _ in self.full]
         parts = pieces(n[1], self.step_n)
         single = len(parts) == 1 and parts[0].trips == 1
         for columns in parts:
             with b.loop("o", columns.trips) as j:
                 part = (plus(n[0], columns.at(j)), columns.size)
-                self._piece(base, m, part, columns.at(j), whole, single=single, notes=notes)
+                self._piece((base, starts), m, part, columns.at(j), whole, single=single, notes=notes)
         if not single:
             b.release(self.l0c)
         for ring in rings:
             b.release(ring)
 
+    def _start_of(self, ref: Ref, base: Affine, where: Where | None) -> Affine:
+        """Byte offset in an operand of what goes with the product whose result begins at `base`."""
+        out = self.work.out
+        period = ref.period(out) if ref.shape != out.shape else None
+        if ref.shape == out.shape or where is None:
+            return scaled(base, ref.bytes, out.bytes)
+        each, count = ref.matrices(out) or (1, 1)
+        return ZERO if period is None else times(serving(where.batch, each, count), ref.bytes // count)
+
     def _piece(
         self,
-        base: Affine,
+        places: tuple[Affine, Sequence[Affine]],
         m: Extent,
         n: Extent,
         column: Affine,
@@ -249,12 +273,11 @@ class UnifiedBufferOut:
         single: bool,
         notes: TileNotes | None,
     ) -> None:
-        b, work = self.b, self.work
+        b, work, (base, starts) = self.b, self.work, places
         rows, blocks = align(m[1], FRACTAL_ROWS), ceil_div(n[1], FRACTAL_ROWS)
         count = rows * blocks * FRACTAL_ROWS
-        for stream, ring in self.full:
+        for (stream, ring), start in zip(self.full, starts, strict=True):
             b.acquire(ring)
-            start = scaled(base, stream.ref.bytes, work.out.bytes)
             for place, part, parts in self.area.tiles(b, stream.ref, whole, m, n, start):
                 other = fitted(b, place, stream.ref)
                 held = times(part, share_of_slot(stream.ref.stored(count), parts))
