@@ -14,8 +14,13 @@ from ascendsim.passes.levers import LEVERS, LeverContext, apply_lever
 # READMEs of "310P" are older than those that call the same chip 310P3: 2022, CANN 5.1 where they say it
 VERSIONS: Mapping[str, str] = {"310P": "5.1"}
 # What scripts of READMEs do to the ONNX file, as levers; others (onnxsim, fix_onnx.py) make of it what the
-# structures here are from the start, or are not known
-REWRITES: Mapping[str, str] = {"opt_vit.py": "pad-tokens", "fix_softmax.py": "softmax-axis"}
+# structures here are from the start, or are not known. Every fix_onnx.py of a BERT restores its attention;
+# in graphs without one the lever finds nothing
+REWRITES: Mapping[str, str] = {
+    "opt_vit.py": "pad-tokens",
+    "fix_softmax.py": "softmax-axis",
+    "fix_onnx.py": "attention-pattern",
+}
 UNKNOWN = "unknown"
 _FORMS = ("op_select_implmode", "optypelist_for_implmode")
 

@@ -58,6 +58,7 @@ REASONS: dict[str, str] = {
     "passes/l2/rebatch.py": _MAKES,
     "passes/layout/assign.py": "TransData; and Softmax, whose kernel for ragged rows a chip may lack",
     "passes/layout/fold_batch.py": "CANN's rewrite of batched products",
+    "passes/levers/attention_pattern.py": _LEVER,
     "passes/levers/channel_groups.py": (
         "a convolution mixes channels by constant weights; a Concat puts them one behind the other"
     ),

@@ -5,6 +5,7 @@ or its values. The list follows the Ascend 310 tuning guide: operator split, ope
 alignment, parameter change, layout tricks.
 """
 
+from ascendsim.passes.levers.attention_pattern import AttentionPattern
 from ascendsim.passes.levers.channels import AlignChannels
 from ascendsim.passes.levers.flat_rows import FlatRows
 from ascendsim.passes.levers.half_outputs import HalfOutputs
@@ -38,12 +39,14 @@ LEVERS: tuple[Lever, ...] = (
     PadTokens(),
     FlatRows(),
     SoftmaxAxis(),
+    AttentionPattern(),
 )
 """Every lever, in the order in which several of them are applied to one graph."""
 
 __all__ = [
     "LEVERS",
     "AlignChannels",
+    "AttentionPattern",
     "FlatRows",
     "HalfOutputs",
     "IdentityConv",
