@@ -43,6 +43,16 @@ class Readers(NamedTuple):
     in_step: bool
 
 
+def _product(share: Fraction, ratio: Fraction) -> Fraction:
+    """Their product; none or all of it, as mostly, is not worked out."""
+    return share * ratio if share.denominator > 1 else ratio if share else NONE
+
+
+def _weight(load: Fraction) -> int:
+    """A load on a link as its weight there."""
+    return -(-load.numerator * WEIGHT // load.denominator)
+
+
 class Binding:
     """Binds the transfers of one kind of block of a task.
 
@@ -104,27 +114,28 @@ class Binding:
         finds there.
         """
         dram = self.soc.dram
-        to_dram = miss * ratio if miss else NONE
-        read, write = (old * ratio if old else NONE, to_dram) if demand.write else (to_dram, NONE)
+        to_dram = _product(miss, ratio)
+        read, write = (_product(old, ratio), to_dram) if demand.write else (to_dram, NONE)
         if demand.cached and self.shares.evicted:
             useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else ALL
-            write += self.shares.evicted * useful * (1 if demand.write else miss)
+            write += self.shares.evicted * _product(ALL if demand.write else miss, useful)
         from_l2 = ALL if through_l2 and (demand.atomic or not demand.write) else NONE
         if readers.shared and not demand.write:
             from_l2 *= self._same_line_l2
-        if readers.in_step and not demand.cached:
+        if read and readers.in_step and not demand.cached:
             read *= self._same_line_dram
         if dram.half_duplex:
             if write:
-                read += write * Fraction(dram.read_gb_per_s) / Fraction(dram.write_gb_per_s)
-            read, write = read * self._turnaround, NONE
+                read += write * self._reads_per_write
+            if read:
+                read, write = read * self._turnaround, NONE
         to_l2 = through_l2 if demand.write else 0
-        return (
-            math.ceil(from_l2 * WEIGHT),
-            to_l2 * WEIGHT,
-            math.ceil(read * WEIGHT),
-            math.ceil(write * WEIGHT),
-        )
+        return _weight(from_l2), to_l2 * WEIGHT, _weight(read), _weight(write)
+
+    @cached_property
+    def _reads_per_write(self) -> Fraction:
+        """Bytes that DRAM reads in the time of a byte written."""
+        return Fraction(self.soc.dram.read_gb_per_s) / Fraction(self.soc.dram.write_gb_per_s)
 
     @cached_property
     def _turnaround(self) -> Fraction:

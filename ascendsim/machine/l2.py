@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ascendsim.isa.program import Access, MemoryPlan, Task
@@ -163,9 +163,8 @@ class L2State:
         self._placed = {self._regions.root(name) for name in placed}
         self._kept = {self._regions.root(name) for name in kept}
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # least recently used first
-        self._fleeting: dict[
-            str, None
-        ] = {}  # entries whose addresses another region may take over, and some that are gone by now
+        # start, end and owner of entries whose addresses another region may take over
+        self._fleeting: dict[str, tuple[int, int, str]] = {}
         self._used = 0  # bytes of all entries
         # of the current task: bytes written back so far, bytes of all that it touches
         self._written_back = self._touched = 0
@@ -196,9 +195,9 @@ class L2State:
         for access in task.accesses:
             if access.write is write and access.region in moved:
                 unique[access.region] = max(unique.get(access.region, 0), access.unique_bytes)
-        for name in sorted(moved):
+        for name in sorted(moved.keys() - unique):
             size = self._regions.size(name)
-            unique.setdefault(name, moved[name] if size is None else size)
+            unique[name] = moved[name] if size is None else size
         return [Access(name, min(size, moved[name]), moved[name], write) for name, size in unique.items()]
 
     def enter(
@@ -233,14 +232,14 @@ class L2State:
             key = keys[access.region]
             touched[key] = max(touched.get(key, 0), access.unique_bytes)
         self._touched = sum(touched.values())
-        read_miss, spread = self._read(reads, writes, keys, again)
-        write_through = self._write(reads, writes, keys, rings)
-        shares = Shares(False, read_miss, spread, write_through)
-        allocated = shares.allocated(reads, writes) if self._written_back else 0
+        read_miss, spread, missed = self._read(reads, writes, keys, again)
+        write_through, out = self._write(reads, writes, keys, rings)
+        evicted = NONE
+        allocated = missed + sum([access.moved_bytes for access in writes]) if self._written_back else 0
         if allocated:
-            shares = replace(shares, evicted=Fraction(self._written_back) / allocated)
-        missed, out = shares.dram_bytes(reads, writes)
-        return replace(shares, written=Fraction(out, missed + out)) if out else shares
+            evicted, out = Fraction(self._written_back) / allocated, out + self._written_back
+        written = Fraction(out, missed + out) if out else NONE
+        return Shares(False, read_miss, spread, write_through, evicted, written)
 
     def _first_reads(self, access: Access) -> Fraction:
         """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte
@@ -259,8 +258,10 @@ class L2State:
         writes: Sequence[Access],
         keys: Mapping[str, str],
         again: Mapping[str, Fraction],
-    ) -> tuple[dict[str, Fraction], dict[str, Fraction]]:
+    ) -> tuple[dict[str, Fraction], dict[str, Fraction], Fraction | int]:
+        """By region the shares of `Shares.read_miss` and `Shares.read_spread`, and the bytes missed in all."""
         misses, spread = {}, {}
+        total: Fraction | int = 0
         for access in reads:
             self._claim(keys[access.region])
         hits = self._hits([access for access in reads if access.region not in again], writes, keys)
@@ -268,15 +269,17 @@ class L2State:
             region, unique, moved = access.region, access.unique_bytes, access.moved_bytes
             if region in again:
                 misses[region] = again[region]
+                total += part(moved, again[region])
                 continue
             missed = unique - hits[region]
             misses[region] = ratio(missed, moved)
+            total += missed
             size = self._regions.size(region)
             if unique and size is not None:
                 spread[region] = ratio(max(size, unique), unique)
         for access in reads:
             self._keep(keys[access.region], access.unique_bytes, dirty=0)
-        return misses, spread
+        return misses, spread, total
 
     def _hits(
         self, reads: Sequence[Access], writes: Sequence[Access], keys: Mapping[str, str]
@@ -297,6 +300,8 @@ class L2State:
         allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
         room, before = self._capacity - self._used, dict[str, int]()
         for name, entry in self._entries.items():
+            if room >= allocated:
+                break  # so it is for all later ones
             if name in read:
                 before[name] = room
             else:
@@ -316,8 +321,9 @@ class L2State:
         writes: Sequence[Access],
         keys: Mapping[str, str],
         rings: Collection[str],
-    ) -> dict[str, Fraction]:
-        through = {}
+    ) -> tuple[dict[str, Fraction], int]:
+        """By region the shares of `Shares.write_through`, and the bytes of them in all."""
+        through, total = {}, 0
         for access in writes:
             key = keys[access.region]
             self._claim(key)
@@ -330,8 +336,9 @@ class L2State:
                 moved = access.unique_bytes  # written over while it is there: only the last goes out
             excess = max(0, moved - kept) if access.unique_bytes > kept else 0
             through[access.region] = ratio(excess, access.moved_bytes)
+            total += excess
             self._keep(key, access.unique_bytes, dirty=kept)
-        return through
+        return through, total
 
     @staticmethod
     def _between(access: Access, touched: Iterable[Access]) -> int:
@@ -349,16 +356,18 @@ class L2State:
         """
         inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
+        if whole is None and not inner:
+            return
         own = self._entries.get(key, _Entry(0, 0))
         for name in inner:
-            piece = self._entries.pop(name)
+            piece = self._drop(name)
             own = _Entry(own.resident + piece.resident, own.dirty + piece.dirty)
         if whole is not None:
             part, rest = self._share(key, whole), self._entries[whole]
             own = _Entry(own.resident + part.resident, own.dirty + part.dirty)
             self._entries[whole] = _Entry(rest.resident - part.resident, rest.dirty - part.dirty)
             if not self._entries[whole].resident:
-                del self._entries[whole]
+                self._drop(whole)
         self._put(key, own)
 
     def _share(self, key: str, whole: str) -> _Entry:
@@ -374,7 +383,7 @@ class L2State:
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""
-        entry = self._entries.pop(root, None) or _Entry(0, 0)
+        entry = self._drop(root) if root in self._entries else _Entry(0, 0)
         self._used -= entry.resident
         stays = self._stays(unique)
         if stays < unique:
@@ -382,16 +391,16 @@ class L2State:
             entry = _Entry(stays, dirty or min(entry.dirty, stays))
         else:
             entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
-        while self._used + entry.resident > self._capacity:
-            oldest = next(iter(self._entries.values()))
-            surplus = min(oldest.resident, self._used + entry.resident - self._capacity)
+        while (surplus := self._used + entry.resident - self._capacity) > 0:
+            name, oldest = next(iter(self._entries.items()))
+            if surplus >= oldest.resident:
+                self._drop(name)
+                surplus = oldest.resident
             pushed = min(oldest.dirty, surplus)
             self._written_back += pushed
             oldest.resident -= surplus
             oldest.dirty -= pushed
             self._used -= surplus
-            if not oldest.resident:
-                self._entries.popitem(last=False)
         if entry.resident:
             self._put(root, entry)
             self._used += entry.resident
@@ -405,24 +414,26 @@ class L2State:
     def _put(self, key: str, entry: _Entry) -> None:
         self._entries[key] = entry
         if key in self._regions.reused:
-            self._fleeting[key] = None
+            self._fleeting[key] = (*self._regions.addresses(key), self._regions.root(key))
+
+    def _drop(self, key: str) -> _Entry:
+        self._fleeting.pop(key, None)
+        return self._entries.pop(key)
 
     def _overwrite(self, root: str) -> None:
         """Drops lines of other regions at the addresses of a region that is written anew."""
-        regions, owner = self._regions, self._regions.root(root)
-        start, end = regions.addresses(root)
-        for name in tuple(self._fleeting):
-            entry = self._entries.get(name)
-            if entry is None:
-                del self._fleeting[name]
-                continue
-            other_start, other_end = regions.addresses(name)
-            overlap = min(end, other_end) - max(start, other_start)
-            if overlap <= 0 or regions.root(name) == owner:
-                continue
-            left = min(entry.resident, other_end - other_start - overlap)
+        owner = self._regions.root(root)
+        start, end = self._regions.addresses(root)
+        over = [
+            (name, other_end - other_start - min(end, other_end) + max(start, other_start))
+            for name, (other_start, other_end, other) in self._fleeting.items()
+            if other_start < end and start < other_end and other != owner
+        ]
+        for name, outside in over:
+            entry = self._entries[name]
+            left = min(entry.resident, outside)
             self._used -= entry.resident - left
             entry.resident = left
             entry.dirty = min(entry.dirty, left)
             if not left:
-                del self._entries[name]
+                self._drop(name)

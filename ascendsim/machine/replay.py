@@ -97,7 +97,7 @@ def _entry_key(run: TaskRun) -> Hashable:
         for block in run.blocks
     ]
     teams = tuple([(team.cube, tuple(team.vectors.items())) for team in run.wiring.teams])
-    return teams, shares.bypass, run.readers, shares.evicted.as_integer_ratio(), shares.written, tuple(blocks)
+    return teams, shares.bypass, run.readers, _ratio(shares.evicted), _ratio(shares.written), tuple(blocks)
 
 
 def _region_key(shares: Shares, name: str) -> Hashable:

@@ -95,6 +95,7 @@ class Scheduler:
         self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
         self._traffic: KnownTraffic = {}
         self._on_cores = 0  # tasks that have arrived at the cores and not ended
+        self._open: dict[int, TaskRun | None] = {}  # streams with tasks left: whose end each waits for
         self._starting: list[TaskRun] = []
         self._arriving: list[TaskRun] = []
         self._pending: list[TaskRun] = []
@@ -117,8 +118,9 @@ class Scheduler:
         streams: dict[int, list[TaskRun]] = {}
         for run in self.runs:
             streams.setdefault(run.task.stream, []).append(run)
-        for runs in streams.values():
-            self.env.process(self._stream(runs, alone=len(streams) == 1))
+        self._open = dict.fromkeys(streams)
+        for stream, runs in streams.items():
+            self.env.process(self._stream(stream, runs))
 
     def _prepare(self, position: int, task: Task) -> TaskRun:
         blocks = []
@@ -168,10 +170,8 @@ class Scheduler:
             )
         return known, regions
 
-    def _stream(self, runs: list[TaskRun], alone: bool) -> Generator[Event, None, None]:
-        """Starts tasks one after another; `alone` = there is no other stream, so that nothing happens between
-        a task's steps.
-        """
+    def _stream(self, stream: int, runs: list[TaskRun]) -> Generator[Event, None, None]:
+        """Starts the tasks of a stream one after another."""
         for number, run in enumerate(runs):
             for other in run.task.waits_for:
                 before = self._by_id.get(other)
@@ -180,7 +180,9 @@ class Scheduler:
                         f"task {run.task.name!r}", "waits for a task that the program does not have", other
                     )
                 if not before.ended:
+                    self._open[stream] = before
                     yield before.done
+                    self._open[stream] = None
             run.ready = self.timeline.now
             for position, look in self._looks.items():
                 if position < run.position and not look.triggered:
@@ -188,18 +190,30 @@ class Scheduler:
             decided = run.ready + run.task.decisions * (self._gap + self._launch)
             gap = self._gap if number and not run.task.kind.for_images else 0
             run.start = max(decided + gap, self._launch_tick(run))
-            if (
-                alone
-                and self._replay is not None
-                and run.task.kind.on_cores
-                and self.timeline.next_appointment is None
-            ):
+            if self._replay is not None and run.task.kind.on_cores and self._still(stream):
                 self.timeline.skip(run.start + self._launch - run.ready)
                 if self._arrive_alone(run, self._replay):
                     continue
             else:
                 self.timeline.at(run.start, partial(self._begin, run))
+            self._open[stream] = run
             yield run.done
+            self._open[stream] = None
+        del self._open[stream]
+
+    def _still(self, stream: int) -> bool:
+        """Whether nothing goes on in the machine, and nothing will before a task of a stream has ended."""
+        return (
+            not self._on_cores
+            and not self._starting
+            and not self._arriving
+            and self.timeline.next_appointment is None
+            and all(
+                run is not None and not run.done.triggered
+                for other, run in self._open.items()
+                if other != stream
+            )
+        )
 
     def _arrive_alone(self, run: TaskRun, replay: Replay) -> bool:
         """A task arrives at the cores with nothing else in the machine; tells whether it has ended, since
@@ -216,8 +230,11 @@ class Scheduler:
                 return False
             self.timeline.skip(outcome.ticks)
             replay.write(run, outcome, now)
-        run.at_once = True
         self._record(run, self.timeline.now)
+        if run.done.callbacks:  # other streams wait for it
+            run.done.succeed()
+            return False
+        run.at_once = True
         return True
 
     def _launch_tick(self, run: TaskRun) -> int:

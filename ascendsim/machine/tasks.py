@@ -198,9 +198,10 @@ class TaskRun:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks
         before.
         """
-        reads = state.accesses(self.task, self._read, write=False)
-        writes = state.accesses(self.task, self._written, write=True)
-        around = state.accesses(self.task, self._uncached, write=False)
+        reads, writes, around = (
+            state.accesses(self.task, moved, write) if moved else []
+            for moved, write in ((self._read, False), (self._written, True), (self._uncached, False))
+        )
         accesses = [*reads, *writes, *around]
         numbers: dict[str, int] = {}
         for access in accesses:
@@ -221,10 +222,11 @@ class TaskRun:
         self.readers = traffic.readers
         judged: list[Judged] = []
         for phase in traffic.phases:
-            reads, writes = (
-                [Access(names[number], unique, moved, write) for number, unique, moved in listed]
-                for listed, write in ((phase.reads, False), (phase.writes, True))
-            )
+            if len(traffic.phases) > 1:
+                reads, writes = (
+                    [Access(names[number], unique, moved, write) for number, unique, moved in listed]
+                    for listed, write in ((phase.reads, False), (phase.writes, True))
+                )
             judged.append(
                 Judged(
                     state.enter(
