@@ -179,6 +179,9 @@ class L2State:
         return self._held(self._regions.key(region))
 
     def _held(self, key: str) -> int:
+        if self._regions.undivided(key):
+            entry = self._entries.get(key)
+            return entry.resident if entry is not None else 0
         held = sum(
             self._entries[name].resident
             for name in (key, *self._regions.slices(key))
@@ -259,7 +262,7 @@ class L2State:
         keys: Mapping[str, str],
         again: Mapping[str, Fraction],
     ) -> tuple[dict[str, Fraction], dict[str, Fraction], Fraction | int]:
-        """By region the shares of `Shares.read_miss` and `Shares.read_spread`, and the bytes missed in all."""
+        """By region the shares `read_miss` and `read_spread`, and the bytes missed in all."""
         misses, spread = {}, {}
         total: Fraction | int = 0
         for access in reads:
@@ -299,6 +302,8 @@ class L2State:
         allocated = sum([access.unique_bytes for access in writes if keys[access.region] not in read])
         allocated += sum([access.unique_bytes - inside[access.region] for access in reads])
         room, before = self._capacity - self._used, dict[str, int]()
+        if room >= allocated:
+            return inside
         for name, entry in self._entries.items():
             if room >= allocated:
                 break  # so it is for all later ones
@@ -322,7 +327,7 @@ class L2State:
         keys: Mapping[str, str],
         rings: Collection[str],
     ) -> tuple[dict[str, Fraction], int]:
-        """By region the shares of `Shares.write_through`, and the bytes of them in all."""
+        """By region the share `write_through`, and the bytes of all of them."""
         through, total = {}, 0
         for access in writes:
             key = keys[access.region]
@@ -354,10 +359,10 @@ class L2State:
         """Moves lines of a region that are kept under its slices, or under the whole that it is a slice of,
         to its own name.
         """
+        if self._regions.undivided(key):
+            return
         inner = [name for name in self._regions.slices(key) if name in self._entries]
         whole = self._around(key)
-        if whole is None and not inner:
-            return
         own = self._entries.get(key, _Entry(0, 0))
         for name in inner:
             piece = self._drop(name)
@@ -383,14 +388,17 @@ class L2State:
 
     def _keep(self, root: str, unique: int, dirty: int) -> None:
         """Makes a region the most recently used one and evicts others until all fit."""
-        entry = self._drop(root) if root in self._entries else _Entry(0, 0)
-        self._used -= entry.resident
         stays = self._stays(unique)
-        if stays < unique:
-            self._written_back += 0 if dirty else max(0, entry.dirty - stays)
-            entry = _Entry(stays, dirty or min(entry.dirty, stays))
+        if root not in self._entries:
+            entry = _Entry(stays, dirty)
         else:
-            entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
+            entry = self._drop(root)
+            self._used -= entry.resident
+            if stays < unique:
+                self._written_back += 0 if dirty else max(0, entry.dirty - stays)
+                entry = _Entry(stays, dirty or min(entry.dirty, stays))
+            else:
+                entry = _Entry(max(entry.resident, unique), max(entry.dirty, dirty))
         while (surplus := self._used + entry.resident - self._capacity) > 0:
             name, oldest = next(iter(self._entries.items()))
             if surplus >= oldest.resident:

@@ -18,6 +18,7 @@ class Regions:
         self._keys: dict[str, str] = {}
         self._slices: dict[str, tuple[str, ...]] = {}
         self._addresses: dict[str, tuple[int, int]] = {}
+        self._undivided: dict[str, bool] = {}
 
     def size(self, name: str) -> int | None:
         """Bytes of a region, None if the plan does not have it."""
@@ -46,6 +47,13 @@ class Regions:
         if known is None:
             kin = self._kin.get(self.root(key), ())
             known = self._slices[key] = tuple(name for name in kin if self._inside(name, key))
+        return known
+
+    def undivided(self, key: str) -> bool:
+        """Whether a region is neither a slice nor has any."""
+        known = self._undivided.get(key)
+        if known is None:
+            known = self._undivided[key] = self.root(key) == key and not self.slices(key)
         return known
 
     def _inside(self, name: str, key: str) -> bool:

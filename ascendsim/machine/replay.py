@@ -5,8 +5,9 @@ What a task needs on cores that are all free follows from its blocks and from ho
 L2 and DRAM; all else (which regions L2 holds, in which order it would give them up) acts through these shares
 alone, and L2 itself is brought up to date for every task as if it ran. Blocks are compared by
 `machine.block_key`, so names of regions do not matter. A task is recorded if nothing else was on the cores
-while it ran, and replayed if no appointment comes up before its end. In a program of one stream nothing else
-can come up, so that replayed tasks cost no events at all: the machine's time is moved on. The same holds for
+while it ran, and replayed if no appointment comes up before its end. Where all other
+streams wait for tasks to end, or have none left, nothing else can come up, so that replayed tasks cost no
+events at all: the machine's time is moved on. The same holds for
 a task that `machine.solo` can walk by itself: what it does is known before it begins.
 """
 
@@ -101,10 +102,12 @@ def _entry_key(run: TaskRun) -> Hashable:
 
 
 def _region_key(shares: Shares, name: str) -> Hashable:
+    read, written = shares.read_miss.get(name), shares.write_through.get(name)
+    spread = shares.read_spread.get(name) if read is not None else None
     return (
-        _ratio(shares.read_miss.get(name)),
-        _ratio(shares.read_spread.get(name)),
-        _ratio(shares.write_through.get(name)),
+        None if read is None else read.as_integer_ratio(),
+        None if spread is None else spread.as_integer_ratio(),
+        None if written is None else written.as_integer_ratio(),
     )
 
 

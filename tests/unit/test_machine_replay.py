@@ -3,7 +3,8 @@ time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from enum import Enum
 from typing import Any
@@ -33,6 +34,7 @@ from ascendsim.machine import Statistics, run
 from ascendsim.machine.block_key import block_key
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import LoopEnd, compile_block
+from ascendsim.machine.skipping_clock import Timeline
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import Trace
 from tests.support.random_blocks import work
@@ -123,6 +125,34 @@ def test_tasks_that_share_the_cores_are_simulated() -> None:
     tasks = [task_of((copy_block(20), 1), id=number, stream=number % 2) for number in range(6)]
     _, saved = both(program_of(*tasks, regions=REGIONS), toy(l2={"software_managed": True}))
     assert (saved.simulated, saved.replayed) == (6, 0)
+
+
+def test_streams_that_wait_leave_replayed_tasks_without_appointments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only what waits, the two tasks beside it and the one after them have their (three) ticks set."""
+    counted = Counter[str]()
+    at = Timeline.at
+
+    def count(self: Timeline, tick: int, action: Callable[[], None]) -> None:
+        counted["at"] += 1
+        at(self, tick, action)
+
+    monkeypatch.setattr(Timeline, "at", count)
+    tasks = layers(task_of((copy_block(20), 1)), task_of((copy_block(5), 2), id=1))
+    alone, counts = program_of(*tasks, regions=REGIONS), []
+    cpu = Task(8, "cpu", TaskKind.AI_CPU, stream=1, cpu_us=1, waits_for=(5,))
+    late = task_of((copy_block(20), 1), id=9, stream=2, waits_for=(7, 8))
+    for program in (alone, program_of(*tasks, cpu, late, regions=REGIONS)):
+        trace = run(program, TOY)
+        counts.append(counted.total())
+        counted.clear()
+        assert trace == run(program, TOY, replay=False)
+        counted.clear()
+    records = {record.task: record for record in trace.tasks}
+    assert records[8].start >= records[5].end
+    assert records[9].start >= max(records[7].end, records[8].end)
+    assert counts[1] <= counts[0] + 3 * 4
 
 
 def test_a_task_is_simulated_if_something_comes_before_its_end() -> None:
