@@ -6,10 +6,11 @@ import difflib
 import gc
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
@@ -38,11 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 logging.getLogger("ascendsim").addHandler(logging.NullHandler())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Looks for no examples in the docstrings of test files: they have tests for that, and it takes time."""
+    collectors = yield
+    tests = file_path.name.startswith("test_")
+    return [each for each in collectors if not (tests and isinstance(each, DoctestModule))]
+
+
 def pytest_collection_finish() -> None:
     """Takes modules and tests, which stay to the end, out of later garbage collections, and has fewer."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -103,7 +103,8 @@ class Times:
 
 def times_of(graph: Graph, chip: Chip, opset: OpSet, names: Iterable[str]) -> Times:
     """Simulates a network and looks up its layers' tasks."""
-    own = [operator for operator in opset if operator not in set(_built_in())]
+    built_in = _built_in()
+    own = [operator for operator in opset if built_in.find(operator.name, operator.domain) != operator]
     model = compile(graph, chip, operators=own)
     result = simulate(model)
     spans = {record.task: record.end - record.start for record in result.trace.tasks}
@@ -120,7 +121,7 @@ def _tasks(model: CompiledModel, name: str) -> list[int]:
         return []
 
 
-def _built_in() -> Iterable[object]:
+def _built_in() -> OpSet:
     from ascendsim.ops import default_opset
 
     return default_opset()

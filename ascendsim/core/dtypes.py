@@ -64,7 +64,7 @@ class DType(Enum):
         """
         if isinstance(dtype, DType):
             return dtype
-        name = dtype if isinstance(dtype, str) else _name_of(np.dtype(dtype))  # type: ignore[call-overload]
+        name = dtype if isinstance(dtype, str) else name_of(np.dtype(dtype))  # type: ignore[call-overload]
         try:
             return cls(name)
         except ValueError:
@@ -74,7 +74,8 @@ class DType(Enum):
 
 
 @lru_cache(maxsize=64)
-def _name_of(dtype: np.dtype[Any]) -> str:
+def name_of(dtype: np.dtype[Any]) -> str:
+    """NumPy's name of a type."""
     return dtype.name  # which NumPy puts together anew each time
 
 

@@ -177,12 +177,14 @@ def _forms(body: Iterable[Statement]) -> dict[int, _Form]:
     """The instructions of a body by their identity. Places that nobody writes, or that one pipe has for
     itself, are left out: nothing in them needs an order between pipes.
     """
-    instructions = [instruction for instruction, _ in static(body)]
+    touched = [
+        (instruction, [(write, _place(operand), operand) for write, operand in _operands(instruction)])
+        for instruction, _ in static(body)
+    ]
     pipes: dict[Place, set[Pipe]] = {}
     written: set[Place] = set()
-    for instruction in instructions:
-        for write, operand in _operands(instruction):
-            place = _place(operand)
+    for instruction, operands in touched:
+        for write, place, _ in operands:
             pipes.setdefault(place, set()).add(instruction.pipe)
             if write:
                 written.add(place)
@@ -191,15 +193,9 @@ def _forms(body: Iterable[Statement]) -> dict[int, _Form]:
             _NUMBERS[instruction.pipe],
             _KINDS.get(type(instruction), _WORK),
             instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else "",
-            tuple(
-                [
-                    (write, place, operand)
-                    for write, operand in _operands(instruction)
-                    if len(pipes[place := _place(operand)]) > 1 and place in written
-                ]
-            ),
+            tuple([each for each in operands if len(pipes[each[1]]) > 1 and each[1] in written]),
         )
-        for instruction in instructions
+        for instruction, operands in touched
     }
 
 

@@ -44,6 +44,8 @@ def opset_with(own: Sequence[OpDef] = ()) -> OpSet:
         InputError: If two have one domain and name.
     """
     known = opset_with_plugins()
+    if not own:
+        return known
     taken = {operator.key for operator in known}
     own = [operator for operator in own if known.find(operator.name, operator.domain) is not operator]
     for operator in own:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, get_type_hints
 
 from ascendsim.core.dtypes import DType
@@ -98,11 +99,16 @@ def _gaps(figures: Mapping[str, Figure], split: bool) -> list[str]:
     return gaps
 
 
+@cache
+def _hints(owner: type) -> Mapping[str, Any]:
+    return get_type_hints(owner)  # which evaluates the text of each annotation anew
+
+
 def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mapping[str, Any]) -> Any:
     """Fills a dataclass; an unknown number reads 0 (its key is in `missing`), an unknown optional one
     None.
     """
-    hints = get_type_hints(owner)
+    hints = _hints(owner)
     filled: dict[str, Any] = {}
     for field in fields(owner):
         key = prefix + field.name

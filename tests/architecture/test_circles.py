@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.sources import ROOT, told
+from tests.support.sources import ROOT, imported
 
 PACKAGES = {"ascendsim": ROOT / "ascendsim", "ascendsim_kernels": ROOT / "kernels" / "ascendsim_kernels"}
 
@@ -25,10 +25,10 @@ def imports(name: str, path: Path, known: dict[str, Path]) -> set[str]:
     """Modules that a file imports, wherever in the file; those of a package's own front door count as the
     modules behind it."""
     wanted = set()
-    for node in told(path):
+    for node in imported(path):
         if isinstance(node, ast.Import):
             wanted |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             wanted |= {
                 f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in known else node.module
                 for alias in node.names

@@ -11,7 +11,7 @@ import ast
 from functools import cache
 
 from ascendsim.ops import default_opset
-from tests.support.sources import ROOT, told
+from tests.support.sources import ROOT, parsed
 
 FREE = ("ops/", "passes/fusion/rules/", "frontends/", "models/", "training/rules/", "validate/")
 
@@ -123,9 +123,11 @@ def knowing() -> dict[str, set[str]]:
     found = {}
     for path in sorted((ROOT / "ascendsim").rglob("*.py")):
         name = path.relative_to(ROOT / "ascendsim").as_posix()
-        literals = {node.value for node in told(path) if isinstance(node, ast.Constant)}
+        if name.startswith(FREE):
+            continue
+        literals = {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
         known = {value for value in literals if isinstance(value, str)} & names
-        if known and not name.startswith(FREE):
+        if known:
             found[name] = known
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.support.sources import ROOT, parsed
+from tests.support.sources import ROOT, parsed, statements
 
 MOST = 6  # arguments by position, `self` and `cls` not counted
 # The inputs of an operator, in its order: `with_numpy` calls these with them.
@@ -21,7 +21,7 @@ CONVERTERS = ("ascendsim/frontends/torch/families/", "ascendsim/asc/")
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
     """Functions with their names, those of classes and those inside others too."""
-    for node in ast.iter_child_nodes(tree):
+    for node in statements(tree):
         name = f"{outer}{getattr(node, 'name', '')}"
         if isinstance(node, ast.FunctionDef):
             yield name, node

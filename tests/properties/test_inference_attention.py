@@ -12,6 +12,7 @@ import pytest
 from ascendsim.ops import default_opset
 from ascendsim.ops.linear import inference_attention
 from ascendsim.opset.work import AttentionWork, LowerContext
+from tests.support.gate import in_one
 from tests.support.single_node import make_node, run
 
 TOLERANCE = {"float64": 1e-11, "float32": 3e-6, "float16": 3e-3}
@@ -150,7 +151,7 @@ def test_values_are_the_formulas_in_any_block_size(seed: int, monkeypatch: pytes
         assert np.abs(own - wanted).max(initial=0) <= TOLERANCE[case.kind] * largest
 
 
-@pytest.mark.parametrize("seed", range(40))
+@in_one("seed", range(40))
 def test_the_work_has_all_scores_that_count_once(seed: int) -> None:
     """Rows times keys of all kinds of heads are scores of the batch; a step of decoding leaves out keys that
     no query sees."""

@@ -12,7 +12,7 @@ import pytest
 from ascendsim.isa.program import Access, MemoryPlan, Region
 from ascendsim.machine.l2 import Judged, L2State, Shares, in_all
 from ascendsim.machine.regions import Regions
-from tests.support.gate import every
+from tests.support.gate import every, in_one
 from tests.support.reference_l2 import PlainL2
 from tests.support.toy_soc import TOY
 
@@ -76,7 +76,7 @@ def test_random_tasks_find_and_leave_what_a_list_of_lines_has(chunk: int) -> Non
     assert partial > 100
 
 
-@pytest.mark.parametrize("seed", range(100))
+@in_one("seed", range(100))
 def test_regions_lie_to_each_other_as_their_bytes_do(seed: int) -> None:
     regions = random_regions(Random(seed))
     lookup, plain = Regions(MemoryPlan(regions, 0, 0)), PlainL2(0, regions)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from random import Random
 
-import pytest
 from simpy import Environment
 from simpy.events import Event
 
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
 from ascendsim.machine.links import WEIGHT, Flow, FlowClass, Links, capacities, shares
+from tests.support.gate import in_one
 from tests.support.toy_soc import toy
 
 
@@ -42,7 +42,7 @@ def moved_tick_by_tick(transfers: list[tuple[int, int, FlowClass]], capacity: tu
     return ends
 
 
-@pytest.mark.parametrize("seed", range(40))
+@in_one("seed", range(40))
 def test_transfers_end_when_their_last_byte_has_moved(seed: int) -> None:
     random = Random(seed)
     soc = toy(ai_cores=random.randint(1, 4), dram={"read_gb_per_s": random.choice((20, 71, 500))})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 import ascendsim as asim
 from ascendsim.graph.ir import Array
 from ascendsim.ops import default_opset
 from ascendsim.opset import OpDef
 from ascendsim.opset.facts import Kind
+from tests.support.gate import in_one
 
 EDGES = np.array([-65504, -2, -1, -0.5, 0, 0.5, 1, 2, 65504], np.float32)
 PAIRS = [side.reshape(-1) for side in np.meshgrid(EDGES, EDGES)]
@@ -46,7 +46,7 @@ def test_functions_of_lists_are_found() -> None:
     assert all(on_edges(SAID[name]) is not None for name in ("Add", "Relu", "Sigmoid", "Tanh", "Abs"))
 
 
-@pytest.mark.parametrize("name", sorted(SAID))
+@in_one("name", sorted(SAID))
 def test_finite_arguments_give_finite_results(name: str) -> None:
     values = on_edges(SAID[name])
     if values is not None:  # windows, generators and operators of integers have no such arguments

@@ -11,6 +11,7 @@ import pytest
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Shape
 from ascendsim.ops import default_opset
+from tests.support.gate import in_one
 from tests.support.operator_cases import Case, all_operator_cases, build, computed, few_cases, ports_of_values
 
 # The number of results depends on values.
@@ -188,7 +189,7 @@ TIED = {
 }
 
 
-@pytest.mark.parametrize("operator", TIED)
+@in_one("operator", TIED)
 def test_operands_that_do_not_fit_each_other_are_refused(operator: str) -> None:
     """Before the run, and so before a kernel reads beyond its arrays; a symbol in that place is taken."""
     case = next(case for case in all_operator_cases() if case.operator == operator)

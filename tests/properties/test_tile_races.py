@@ -13,6 +13,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim import asc
+from tests.support.gate import in_one
 
 LONG = bool(os.environ.get("ASCENDSIM_LONG"))
 PAIRS = {("MTE2", "V"), ("V", "MTE2"), ("V", "MTE3"), ("MTE3", "V"), ("MTE2", "MTE3"), ("MTE3", "MTE2")}
@@ -157,7 +158,7 @@ def pairs_of_pipes(steps, races):
     return {(steps[one].pipe, steps[two].pipe) for one, two in races}
 
 
-@pytest.mark.parametrize("seed", range(1000 if LONG else 40))
+@in_one("seed", range(1000 if LONG else 40))
 def test_the_same_races_as_all_interleavings_show(seed):
     steps = draw(np.random.default_rng(seed), 6)
     races = interleavings_meet(steps)

@@ -18,6 +18,7 @@ from ascendsim.soc import load
 from ascendsim.tile.blocks import block_of
 from ascendsim.tile.reroll import Leaf, Repeat, Roller, expand
 from tests.support.asc_kernels import softmax
+from tests.support.gate import in_one
 
 
 class Plain(Form):
@@ -63,7 +64,7 @@ def rolled(rows: list[tuple[int, list[int]]], random: Random, cut: int | None = 
     return roller
 
 
-@pytest.mark.parametrize("seed", range(60))
+@in_one("seed", range(60))
 def test_expansion_is_the_recording(seed: int) -> None:
     random = Random(seed)
     rows = stream(random)

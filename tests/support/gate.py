@@ -7,7 +7,7 @@ does not. What these functions leave to the gate is chosen by place: it is the s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -30,6 +30,29 @@ def examples(times: float) -> settings:
     takes long, more where it takes nothing.
     """
     return settings(max_examples=max(1, round(times * settings.default.max_examples)))
+
+
+def in_one(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `parametrize` with one test for all cases: for many that take less than pytest does for a test.
+
+    What fails is named in a note. For tests without fixtures that skip nothing.
+    """
+    keys, held = names.split(", "), list(cases)
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        def whole(**others: object) -> None:
+            for case in held:
+                values = dict(zip(keys, case if len(keys) > 1 else (case,), strict=True))
+                try:
+                    test(**values, **others)
+                except BaseException as error:
+                    error.add_note(f"with {values}")
+                    raise
+
+        whole.__name__, whole.__doc__, whole.__module__ = test.__name__, test.__doc__, test.__module__
+        return whole
+
+    return decorate
 
 
 def slow(*values: object) -> list[Any]:

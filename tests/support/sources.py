@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,12 +19,20 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@cache
-@without_collection
-def told(path: Path) -> tuple[ast.Import | ast.ImportFrom | ast.Constant, ...]:
-    """What a file imports, wherever in it, and its literals: a walk over all nodes is as dear as parsing."""
-    return tuple(
-        node
-        for node in ast.walk(parsed(path))
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Constant))
-    )
+_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
+
+
+def statements(block: ast.AST) -> Iterator[ast.AST]:
+    """The statements right below one, or below a module; not the expressions, which are most of a tree."""
+    for _, value in ast.iter_fields(block):
+        if isinstance(value, list) and value and isinstance(value[0], _STATEMENTS):
+            yield from value
+
+
+def imported(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    """What a file imports, wherever in it."""
+    left: list[ast.AST] = [parsed(path)]
+    for block in left:  # grows
+        if isinstance(block, (ast.Import, ast.ImportFrom)):
+            yield block
+        left.extend(statements(block))

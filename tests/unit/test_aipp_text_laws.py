@@ -10,6 +10,7 @@ import pytest
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.aipp import parse_aipp_text, read_aipp_file
 from ascendsim.passes.aipp.settings import AippSettings
+from tests.support.gate import in_one
 
 HEAD = {"aipp_mode": "static", "input_format": "RGB888_U8"}
 
@@ -48,7 +49,7 @@ def beside(name: str, value: object) -> dict[str, object]:
     return {name: value}
 
 
-@pytest.mark.parametrize(("name", "limits"), [*WHOLE.items(), *REAL.items()])
+@in_one("name, limits", [*WHOLE.items(), *REAL.items()])
 def test_a_number_may_be_what_its_limits_allow_and_no_more(name: str, limits: tuple[int, int]) -> None:
     for value in limits:
         settings(beside(name, value))

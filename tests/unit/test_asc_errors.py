@@ -5,6 +5,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim import asc
+from tests.support.gate import in_one
 
 POS, UB = asc.TPosition, asc.TPosition.VECCALC
 F16, F32, I32 = asc.float16, asc.float32, asc.int32
@@ -96,7 +97,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "text"), CALLS)
+@in_one("call, text", CALLS)
 def test_rules_of_calls(call, text):
     found = message(lambda x: call(), x32())
     assert text in found

@@ -7,6 +7,7 @@ import pytest
 import ascendsim as asim
 from ascendsim import asc
 from tests.support.asc_kernels import applied, softmax
+from tests.support.gate import in_one
 
 RANDOM = np.random.default_rng(11)
 FLOATS, INTEGERS = ("float16", "float32"), ("int16", "int32")
@@ -38,7 +39,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "dtype", "wanted"), [(n, d, f) for n, ds, f in EXACT for d in ds])
+@in_one("name, dtype, wanted", [(n, d, f) for n, ds, f in EXACT for d in ds])
 def test_exact_operations_equal_numpy(name, dtype, wanted):
     sources = [values(dtype, low=0 if dtype == "uint16" else -50) for _ in range(wanted_inputs(wanted))]
     found, result = applied(lambda *t: getattr(asc, name)(*t, 500), sources[0], *sources)

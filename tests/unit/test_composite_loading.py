@@ -16,6 +16,7 @@ from ascendsim.frontends.composite import load_composite
 from ascendsim.ops import default_opset
 from tests.support.akg import DATA, FILES, SHAPES, read
 from tests.support.evaluate import evaluate
+from tests.support.gate import in_one
 
 
 def tensor(name: str, shape: list[Any], dtype: str = "float32", **more: Any) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def add(a: str = "x", b: str = "x", out: str = "y") -> dict[str, Any]:
 X, Y = tensor("x", [2, 3]), tensor("y", [2, 3])
 
 
-@pytest.mark.parametrize("name", FILES)
+@in_one("name", FILES)
 def test_every_file_loads_with_its_outputs(name: str) -> None:
     data = read(name)
     graph = load(DATA / f"{name}.json", shapes=SHAPES.get(name))

@@ -27,6 +27,7 @@ from ascendsim.passes.engine.value_range import InferValueRangePass
 from ascendsim.passes.rewriting.folding import MAX_FOLDED_BYTES, fold_small
 from tests.support.evaluate import evaluate
 from tests.support.fusing import new_builder
+from tests.support.gate import in_one
 
 OPSET = default_opset()
 Maker = Callable[[GraphBuilder, Tensor], Tensor]
@@ -89,8 +90,8 @@ def of_open_shape(make: Maker, shape: Sequence[int | str]) -> Graph:
     return b.graph
 
 
-@pytest.mark.parametrize("name", VECTORS)
-@pytest.mark.parametrize("opened", [0b0000, 0b0001, 0b0100, 0b1010, 0b1111])
+@in_one("name", VECTORS)
+@in_one("opened", [0b0000, 0b0001, 0b0100, 0b1010, 0b1111])
 def test_what_is_known_of_a_shape_vector_is_so(name: str, opened: int) -> None:
     """Each element that is said to be a number is that number, each symbol the size of that axis, whatever
     the open sizes are."""

@@ -17,6 +17,7 @@ from ascendsim.passes.infer import infer
 from ascendsim.passes.rewriting.passes import PassResult
 from tests.support.evaluate import evaluate
 from tests.support.fusing import types
+from tests.support.gate import in_one
 
 
 def left(body, **options) -> list[str]:
@@ -122,8 +123,8 @@ def test_a_transpose_of_ones_is_a_reshape():
     assert node.output.shape == (7, 1, 5, 1)
 
 
-@pytest.mark.parametrize("source", list(DType))
-@pytest.mark.parametrize("target", list(DType))
+@in_one("source", list(DType))
+@in_one("target", list(DType))
 def test_lossless_casts_are_those_that_come_back(source, target):
     """Extremes, neighbours of powers of two, zeros of both signs: all of them come back exactly if and only
     if the cast is lossless."""

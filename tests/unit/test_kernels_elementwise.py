@@ -8,6 +8,7 @@ from scipy import special
 
 from ascendsim_kernels.elementwise import Unary, unary
 from ascendsim_kernels.pairwise import Binary, binary, pattern
+from tests.support.gate import in_one
 from tests.support.half import emulate, every_half, ulps
 
 FUNCTIONS = {
@@ -79,11 +80,9 @@ def test_relu_keeps_nan_and_has_no_negative_zero() -> None:
     assert not np.signbit(found[1])
 
 
-@pytest.mark.parametrize(
-    "op", [Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MAX, Binary.MIN], ids=lambda op: op.name
-)
-@pytest.mark.parametrize(
-    ("left", "right"),
+@in_one("op", [Binary.ADD, Binary.SUB, Binary.MUL, Binary.DIV, Binary.MAX, Binary.MIN])
+@in_one(
+    "left, right",
     [
         ((3, 5, 7), (3, 5, 7)),
         ((3, 5, 7), (5, 1)),

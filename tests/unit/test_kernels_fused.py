@@ -10,6 +10,7 @@ import pytest
 from ascendsim_kernels.elementwise import BLOCK, Unary, unary
 from ascendsim_kernels.fused import Compare, Instruction, Kind, run_program
 from ascendsim_kernels.pairwise import Binary
+from tests.support.gate import in_one
 from tests.support.half import emulate
 
 SPECIAL = np.array(
@@ -99,7 +100,7 @@ def test_arrays_come_and_go_in_their_types(dtype: Any, size: int) -> None:
         np.testing.assert_array_equal(one(Kind.COPY, 0, x, dtype=np.bool_), x != 0)
 
 
-@pytest.mark.parametrize(
+@in_one(
     "part",
     [
         (),
@@ -117,7 +118,7 @@ def test_arrays_come_and_go_in_their_types(dtype: Any, size: int) -> None:
         (6, 1),
     ],
 )
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.bool_])
+@in_one("dtype", [np.float16, np.float32, np.bool_])
 def test_operands_broadcast(part: tuple[int, ...], dtype: Any) -> None:
     full = (5, 1500) if part == (1500,) else (6, 1500) if part == (6, 1) else (3, 7, 40)
     x, y = some(*full), some(*part, seed=1).astype(dtype)

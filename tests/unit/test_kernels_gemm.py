@@ -11,6 +11,7 @@ import pytest
 from ascendsim_kernels.conv import integer_convolve
 from ascendsim_kernels.gemm import exact_terms, integer_matmul
 from ascendsim_kernels.windows import Window
+from tests.support.gate import in_one
 
 
 def full(*shape: int, value: int) -> Any:
@@ -39,8 +40,8 @@ def test_zeros_and_nothing_have_no_limit() -> None:
     assert exact_terms(np.empty(0, int), np.array([7])) == 1 << 24
 
 
-@pytest.mark.parametrize("inner", [0, 1, 257, 258, 259, 516, 517, 1023, 1025])
-@pytest.mark.parametrize("shapes", [((3,), (2,)), ((2, 3), (4,)), ((), (2,)), ((3,), ())], ids=str)
+@in_one("inner", [0, 1, 257, 258, 259, 516, 517, 1023, 1025])
+@in_one("shapes", [((3,), (2,)), ((2, 3), (4,)), ((), (2,)), ((3,), ())])
 def test_products_are_exact_whatever_the_depth(
     inner: int, shapes: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:

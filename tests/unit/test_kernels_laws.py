@@ -25,6 +25,7 @@ from ascendsim_kernels.pooling import window_argmax, window_max
 from ascendsim_kernels.reduce import Reduction, reduce
 from ascendsim_kernels.softmax import softmax
 from ascendsim_kernels.windows import Window
+from tests.support.gate import in_one
 from tests.support.half import emulate, every_half, softmax_by_steps, ulps
 
 Array = Any
@@ -256,8 +257,8 @@ def test_gradients_do_not_depend_on_how_many_images_share_a_product(
     np.testing.assert_array_equal(spread, np.concatenate(inputs))
 
 
-@pytest.mark.parametrize("size", [0, 1, 5, 2 * BLOCK, (1 << 17) - 1, 1 << 17, (1 << 17) + 3, (1 << 18) + 1])
-@pytest.mark.parametrize("step", [1, 7, BLOCK, 70_000, 1 << 17, 1 << 19])
+@in_one("size", [0, 1, 5, 2 * BLOCK, (1 << 17) - 1, 1 << 17, (1 << 17) + 3, (1 << 18) + 1])
+@in_one("step", [1, 7, BLOCK, 70_000, 1 << 17, 1 << 19])
 def test_long_arrays_are_cut_once_at_a_multiple(size: int, step: int) -> None:
     """Both parts together are the whole; short arrays, and those without a place to cut, are left whole."""
     parts: list[tuple[int, int]] = []

@@ -21,6 +21,7 @@ from ascendsim.passes.levers import (
 from ascendsim.passes.levers.resize_sizes import nearest_sizes, regular
 from tests.support.evaluate import evaluate as evaluate_list
 from tests.support.fusing import build, random
+from tests.support.gate import in_one
 
 CONTEXT = LeverContext(default_opset())
 
@@ -156,8 +157,8 @@ def test_aligned_networks_have_no_site() -> None:
     assert find_sites(graph, AlignChannels(), CONTEXT) == ()
 
 
-@pytest.mark.parametrize("source", range(2, 40))
-@pytest.mark.parametrize("target", [2, 20, 39, 78, 100])
+@in_one("source", range(2, 40))
+@in_one("target", [2, 20, 39, 78, 100])
 def test_nearest_sizes_are_regular_and_not_smaller(source: int, target: int) -> None:
     pair = nearest_sizes(source, target)
     if pair is None:

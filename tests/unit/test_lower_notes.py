@@ -26,6 +26,7 @@ from ascendsim.opset.work import (
     VectorWork,
 )
 from ascendsim.soc import SocSpec, load
+from tests.support.gate import in_one
 from tests.support.lowering import convolution, matmul, ref
 from tests.support.noted_stages import tells_all
 
@@ -165,7 +166,7 @@ MATRICES: dict[str, tuple[CubeWork, SocSpec, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", MATRICES)
+@in_one("case", MATRICES)
 def test_products_are_told_unless_one_condition_fails(case: str) -> None:
     work, soc, wanted = MATRICES[case]
     assert told(work, soc) is wanted

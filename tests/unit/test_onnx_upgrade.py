@@ -9,6 +9,7 @@ import pytest
 from ascendsim.core.errors import GraphError
 from ascendsim.frontends.onnx import load_onnx
 from ascendsim.ops import default_opset
+from tests.support.gate import in_one
 from tests.support.onnx_models import model, node, run, value
 
 
@@ -42,9 +43,9 @@ def one(op_type, shape, opset, outputs="y", extra="", constants=None, **attribut
     )
 
 
-@pytest.mark.parametrize("opset", [7, 9, 11, 12])
-@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
-@pytest.mark.parametrize("axis", [None, 0, 1, 2, 3])
+@in_one("opset", [7, 9, 11, 12])
+@in_one("op_type", ["Softmax", "LogSoftmax", "Hardmax"])
+@in_one("axis", [None, 0, 1, 2, 3])
 def test_softmax_of_all_axes_behind_one(op_type, opset, axis):
     attributes = {} if axis is None else {"axis": axis}
     check(one(op_type, (2, 3, 4, 5), opset, **attributes), data(2, 3, 4, 5))
@@ -79,11 +80,9 @@ def test_squeeze_and_unsqueeze(opset):
     assert graph.outputs[0].shape == (3, 1, 4, 1)
 
 
-@pytest.mark.parametrize("opset", [7, 11, 13, 17])
-@pytest.mark.parametrize(
-    "op_type", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp", "ReduceProd"]
-)
-@pytest.mark.parametrize("axes", [None, [1], [0, 2]])
+@in_one("opset", [7, 11, 13, 17])
+@in_one("op_type", ["ReduceMean", "ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp", "ReduceProd"])
+@in_one("axes", [None, [1], [0, 2]])
 def test_reductions(op_type, opset, axes):
     if op_type == "ReduceSum" and opset >= 13 and axes is not None:
         proto = one(op_type, (2, 3, 4), opset, extra="axes", constants={"axes": np.array(axes)}, keepdims=0)

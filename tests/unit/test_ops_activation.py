@@ -10,6 +10,7 @@ from scipy import special
 
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import LowerContext, VectorWork
+from tests.support.gate import in_one
 from tests.support.half import emulate, every_half, ulps
 from tests.support.single_node import make_node, run, with_onnxruntime
 
@@ -50,8 +51,8 @@ def test_float16_rounds_once(name: str) -> None:
     assert ulps(run(name, [x], **attributes)[0], emulate(formula, x)).max() <= 1 + cancels
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@in_one("name", FORMULAS)
+@in_one("dtype", [np.float32, np.float64])
 def test_wide_types(name: str, dtype: Any) -> None:
     attributes, formula = FORMULAS[name]
     x = np.linspace(-8, 8, 161).astype(dtype)

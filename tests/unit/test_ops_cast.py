@@ -14,14 +14,13 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import AiCpuWork, LowerContext, MoveWork, NoTask, VectorWork, Work
+from tests.support.gate import in_one
 from tests.support.single_node import make_node, run
 
 TYPES = [dtype for dtype in DType if dtype is not DType.BFLOAT16]
 
 
-@pytest.mark.parametrize(
-    ("source", "target"), list(itertools.product(TYPES, TYPES)), ids=lambda dtype: dtype.value
-)
+@in_one("source, target", list(itertools.product(TYPES, TYPES)))
 def test_values_agree_with_numpy(source: DType, target: DType) -> None:
     x = np.array([0, 1, 2, 100, 3], np.int64).astype(source.numpy)
     if source.is_float:

@@ -14,6 +14,7 @@ from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import InferContext, default_opset
 from ascendsim.ops.fused.program import expression
 from ascendsim.ops.fused.values import Pass, plan_chain, run_chain
+from tests.support.gate import in_one
 
 Array = Any
 OPSET = default_opset()
@@ -105,9 +106,9 @@ def test_one_operand(op_type: str, attributes: Any, dtype: Any) -> None:
     chain.check([y])
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("op_type", [*BINARY, *COMPARE, "Max", "Min", "Sum"])
-@pytest.mark.parametrize("shape", [(6, 20), (20,), (6, 1), ()])
+@in_one("dtype", FLOATS)
+@in_one("op_type", [*BINARY, *COMPARE, "Max", "Min", "Sum"])
+@in_one("shape", [(6, 20), (20,), (6, 1), ()])
 def test_two_operands(op_type: str, dtype: Any, shape: tuple[int, ...]) -> None:
     """The second is not the first, and may be less than the result."""
     chain = Chain()

@@ -13,6 +13,7 @@ from ascendsim.core.errors import CompileError, GraphError
 from ascendsim.core.formats import Format
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import AiCpuWork, LowerContext, VectorWork, Work, WorkChoice
+from tests.support.gate import in_one
 from tests.support.half import emulate, ulps
 from tests.support.single_node import infer, make_node, run, with_onnxruntime
 
@@ -31,8 +32,8 @@ FORMULAS: dict[str, Any] = {
 AXES = [axes for count in range(1, 4) for axes in itertools.combinations(range(3), count)]
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize("axes", AXES, ids=str)
+@in_one("name", FORMULAS)
+@in_one("axes", AXES)
 def test_every_choice_of_axes(name: str, axes: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).random((3, 4, 5)) + 0.25
     for keep in (0, 1):

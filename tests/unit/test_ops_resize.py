@@ -10,6 +10,7 @@ import pytest
 from ascendsim.core.errors import GraphError
 from ascendsim.ops import default_opset
 from ascendsim.opset.work import AiCpuWork, MoveWork, ScalarWork, VectorWork
+from tests.support.gate import in_one
 from tests.support.rounding import assert_near_oracle
 from tests.support.single_node import infer, lower, make_node, run, with_onnxruntime
 
@@ -28,9 +29,9 @@ def sizes(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("target", [(1, 2, 14, 10), (1, 2, 3, 4), (1, 2, 7, 11)])
+@in_one("mode", ["nearest", "linear", "cubic"])
+@in_one("transform", TRANSFORMS)
+@in_one("target", [(1, 2, 14, 10), (1, 2, 3, 4), (1, 2, 7, 11)])
 def test_sizes_equal_onnxruntime(mode: str, transform: str, target: tuple[int, ...]) -> None:
     inputs = [image(1, 2, 7, 5), None, None, sizes(*target)]
     attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": transform}

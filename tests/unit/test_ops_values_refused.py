@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ascendsim.core.errors import GraphError
+from tests.support.gate import in_one
 from tests.support.operator_cases import Case, build, compute
 from tests.support.own_cases import ints, one, some
 
@@ -223,11 +224,7 @@ def _run(case: Case) -> list[Any]:
     return compute(build(case, ()), case.inputs)
 
 
-@pytest.mark.parametrize(
-    ("op_type", "taken", "refused", "message", "attributes"),
-    TABLE,
-    ids=[f"{row[0]}{number}" for number, row in enumerate(TABLE)],
-)
+@in_one("op_type, taken, refused, message, attributes", TABLE)
 def test_the_next_value_is_refused(
     op_type: str, taken: Arrays, refused: Arrays, message: str, attributes: dict[str, Any]
 ) -> None:

@@ -31,7 +31,7 @@ from ascendsim.passes.rewriting.folding import shape_values
 from ascendsim.passes.rewriting.removal import remove_dead
 from tests.support.evaluate import evaluate
 from tests.support.fusing import build, fused, new_builder, random
-from tests.support.gate import in_turn
+from tests.support.gate import in_one, in_turn
 
 OPSET = default_opset()
 HALF, SINGLE = DType.FLOAT16, DType.FLOAT32
@@ -223,7 +223,7 @@ CANN_INPUTS = {
 DEFINITIONS = {(item.domain, item.name): item for item in default_opset() if item.domain in ("", "ascend")}
 
 
-@pytest.mark.parametrize(("domain", "operator"), sorted(DEFINITIONS))
+@in_one("domain, operator", sorted(DEFINITIONS))
 def test_parameters_are_the_inputs_that_are_named_so(domain: str, operator: str) -> None:
     if domain:
         wanted = [port for port, name in enumerate(CANN_INPUTS.get(operator, ())) if name.startswith("*")]
@@ -251,7 +251,7 @@ FLOATS = [name for name, inputs in sorted(CANN_INPUTS.items()) if any(item[0] !=
 ]
 
 
-@pytest.mark.parametrize("operator", FLOATS)
+@in_one("operator", FLOATS)
 def test_a_constant_parameter_keeps_its_type(operator: str) -> None:
     """Whatever else the operator does with types: data becomes float16 where parameters stay float32."""
     graph = Graph("steered")
@@ -564,8 +564,8 @@ def hard_values(kind: DType) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("source", KINDS, ids=str)
-@pytest.mark.parametrize("target", KINDS, ids=str)
+@in_one("source", KINDS)
+@in_one("target", KINDS)
 def test_a_cast_is_lossless_if_every_value_comes_back(source: DType, target: DType) -> None:
     values = hard_values(source)
     with np.errstate(all="ignore"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import default_opset
 from ascendsim.passes.graph_kernel.groups import Groups
 from ascendsim.passes.rewriting.control import way_back
+from tests.support.gate import in_one
 
 SEEDS = range(30)
 
@@ -45,7 +44,7 @@ def left_and_entered(graph: Graph, inside: set[Node]) -> set[Node]:
     return {node for node in behind if not paths_from(graph, node).isdisjoint(inside)}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@in_one("seed", SEEDS)
 def test_what_lies_between_members(seed: int) -> None:
     graph = network(seed)
     groups, source = Groups(graph, default_opset()), random.Random(seed)
@@ -56,7 +55,7 @@ def test_what_lies_between_members(seed: int) -> None:
         assert groups.has_between(inside) == bool(wanted)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@in_one("seed", SEEDS)
 def test_a_way_back_is_found_where_there_is_one(seed: int) -> None:
     graph, source = network(seed), random.Random(seed)
     answers = set()

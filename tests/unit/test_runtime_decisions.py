@@ -18,6 +18,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value, run_control
+from tests.support.gate import in_one
 
 UNKNOWN = Value(np.dtype(bool), ())
 
@@ -125,9 +126,9 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("endless", [False, True])
-@pytest.mark.parametrize("first", CONDITIONS)
-@pytest.mark.parametrize("limit", [None, 0, 1, 3, "unknown"])
+@in_one("endless", [False, True])
+@in_one("first", CONDITIONS)
+@in_one("limit", [None, 0, 1, 3, "unknown"])
 def test_a_loop_ends_by_its_limit_its_condition_or_the_hosts_answer(
     limit: Any, first: str, endless: bool
 ) -> None:

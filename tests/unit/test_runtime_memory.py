@@ -16,6 +16,7 @@ from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
 from ascendsim.runtime.device_memory import DeviceMemory, Values
+from tests.support.gate import in_one
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
@@ -173,8 +174,8 @@ def test_values_have_the_devices_type_or_the_models(
     np.testing.assert_array_equal(memory.read(x), written)
 
 
-@pytest.mark.parametrize("values", ["device", "float32"])
-@pytest.mark.parametrize("seed", range(15))
+@in_one("values", ["device", "float32"])
+@in_one("seed", range(15))
 def test_tensors_that_overlap_on_the_device_overlap_here(seed: int, values: Values) -> None:
     """Random addresses: after a write, exactly the elements whose bytes on the device were hit have changed,
     stretched or not."""

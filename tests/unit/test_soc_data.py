@@ -13,6 +13,7 @@ from ascendsim import soc
 from ascendsim.core.dtypes import DType
 from ascendsim.soc.figures import DATA
 from ascendsim.soc.schema import schema
+from tests.support.gate import in_one
 
 CHIPS = soc.names()
 KIB, MIB = 1024, 1 << 20
@@ -187,7 +188,7 @@ def test_families_are_no_chips() -> None:
     assert not families & set(CHIPS)
 
 
-@pytest.mark.parametrize("path", sorted(DATA.rglob("*.toml")), ids=lambda path: path.stem)
+@in_one("path", sorted(DATA.rglob("*.toml")))
 def test_references_are_used(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     uses = re.findall(r'source = "([^"]*)"', text)

@@ -238,6 +238,8 @@ def test_an_overflow_of_the_chips_types_is_reported():
 
 
 def test_reset_frees_everything():
+    gc.collect()
+    gc.freeze()  # what other tests hold need not be looked at again
     model = torch.compile(Layer().eval(), backend=asim.torch.backend)
     with torch.no_grad():
         model(X)

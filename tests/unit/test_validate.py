@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from ascendsim import soc
 from ascendsim.api.loading import load
@@ -53,6 +52,8 @@ def test_score() -> None:
 
 
 def test_rank_correlation_equals_scipy() -> None:
+    from scipy import stats  # takes a second, in every process that collects tests
+
     random = np.random.default_rng(1)
     for _ in range(20):
         a, b = random.integers(0, 6, 12).tolist(), random.integers(0, 6, 12).tolist()

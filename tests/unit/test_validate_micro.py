@@ -13,6 +13,7 @@ from ascendsim.isa.checks import check_program
 from ascendsim.validate.micro import MicroComparison, compare_micro, mean_error
 from ascendsim.validate.micro_cases import MATMUL, micro_cases
 from ascendsim.validate.micro_rows import LEFT_OUT, micro_rows
+from tests.support.gate import in_one
 
 _ROWS = 112  # of the published table
 _EXTRA = 20
@@ -31,7 +32,7 @@ def test_every_row_has_either_a_program_or_a_reason() -> None:
     assert sorted(cases + reasons) == rows  # each row once
 
 
-@pytest.mark.parametrize("case", micro_cases(), ids=lambda case: str(case.row))
+@in_one("case", micro_cases())
 def test_programs_fit_their_chip(case: object) -> None:
     chip = soc.load(case.chip, case.settings)  # type: ignore[attr-defined]
     check_program(case.build(chip), chip)  # type: ignore[attr-defined]

@@ -148,7 +148,7 @@ def as_float32(array: Array) -> Array:
         from ascendsim_kernels.half import widen
 
         return widen(array)
-    if array.dtype.name == "bfloat16":
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":
         return array.astype(np.float32)
     return array
 
