@@ -23,7 +23,8 @@ class LowerContext:
             for granted.
         gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
             select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn, transdata_by_images,
-            transdata_filter_cycles: How CANN's kernels for the chip do it (`soc.KernelSpec`).
+            transdata_filter_cycles, selects_by_repeat: How CANN's kernels for the chip do it
+            (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """
@@ -44,6 +45,7 @@ class LowerContext:
     split_cores: bool = False
     transdata_by_images: bool = False
     transdata_filter_cycles: float = 0.0
+    selects_by_repeat: bool = False
 
     @classmethod
     def of(
@@ -71,6 +73,7 @@ class LowerContext:
             soc.split_cores,
             kernels.transdata_by_images,
             kernels.transdata_filter_cycles,
+            kernels.selects_by_repeat,
         )
 
     @property

@@ -212,6 +212,7 @@ class KernelSpec:
     sigmoid_divides: bool  # in float16; else a reciprocal that Newton's method makes precise
     transpose_packs_lines: bool  # lines that end inside a block go through UB block by block
     select_sets_mask: bool  # vsel has the bits of one repeat in a register, which is set for each
+    selects_by_repeat: bool  # elementwise kernels that compare and select do both one repeat at a time
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
     sums_in_turn: bool  # so do those that add up or compare the elements of a row
@@ -221,6 +222,7 @@ class KernelSpec:
     transdata_by_images: bool  # TransData of feature maps takes as many cores as there are images, if it can
     transdata_filter_cycles: float  # of the scalar unit for each element of a filter that TransData turns
     transdata_in_turn: bool  # TransData takes all cores and has one buffer: tiles come, turn and go in turn
+    transdata_start_ns: float  # of the scalar unit before it: arguments of its tiling, read and worked out
     # kernels for open shapes that reduce or turn: time of the scalar unit for their tiling, and for each core
     # of the task for code that all of them fetch
     tiling_ns: float

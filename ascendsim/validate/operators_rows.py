@@ -38,6 +38,7 @@ _GROUPS = {
     "measured_operators_2026.csv": {"Ascend910B": "910B-30", "Ascend910B2": "910B2"},
 }
 FILES = tuple(_GROUPS)
+_TIMES = re.compile(r"\w\W(\d+)")  # how often each kernel of a call runs
 _CALL = re.compile(r"(\w+)(?:\[(.*)\])?")
 
 _TYPES = {
@@ -124,6 +125,11 @@ class OperatorRow:
     def operator(self) -> OperatorRow:
         """The same for all rows whose graphs and times are the same: without place, name and figures."""
         return replace(self, file="", line=0, name="", blocks=0, duration_us=0.0)
+
+    @property
+    def kernels_in_all(self) -> int:
+        """How many kernels a call runs; 0 if they are not published."""
+        return sum(int(times) for times in _TIMES.findall(self.kernels))
 
     @property
     def held(self) -> bool:

@@ -140,6 +140,7 @@ TOY = SocSpec(
     dvpp=DvppSpec(jpegd_channels=2, jpegd_fps_1080p=100, vpc_channels=2, vpc_fps_1080p=500),
     kernels=KernelSpec(
         sigmoid_divides=True,
+        selects_by_repeat=False,
         softmax_multiplies=False,
         gelu_two_exponents=True,
         sigmoid_polynomial=False,
@@ -149,6 +150,7 @@ TOY = SocSpec(
         even_products=False,
         even_columns=False,
         transdata_in_turn=False,
+        transdata_start_ns=0,
         transdata_by_images=False,
         transdata_filter_cycles=0,
         tiling_ns=0,

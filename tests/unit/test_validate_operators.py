@@ -101,6 +101,10 @@ def test_calls_run_warm_and_with_all_their_kernels() -> None:
     warm = chip_of(row)
     assert warm.launch.block_dispatch_ns < soc.load(row.soc).launch.block_dispatch_ns
     assert warm.kernels.core_code_ns == 0
+    assert row.kernels_in_all > 1
+    alone = _rows("gelu", "910B2")[0]
+    assert alone.kernels_in_all == 1
+    assert chip_of(alone).launch.block_dispatch_ns < warm.launch.block_dispatch_ns
     predicted, built = operators._predicted(row, {}), one_operator(row)
     assert not isinstance(built, str)
     assert not isinstance(predicted, str)
@@ -212,7 +216,8 @@ def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
     }
     # read off steps of the chip with 30 cores, whole ones on the page of training
     profiled = {
-        f"operators Ascend910B {kind}" for kind in ("RealDiv", "FusionOp_RealDiv_Sqrt", "elementwise", "sums")
+        f"operators Ascend910B {kind}"
+        for kind in ("RealDiv", "FusionOp_RealDiv_Sqrt", "TransData", "elementwise", "products", "sums")
     }
     scored = {
         f"operators {chip} {kind}" for chip in ("910A", "910B") for kind in ("elementwise", "TransData")

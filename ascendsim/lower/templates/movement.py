@@ -23,7 +23,15 @@ from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores
-from ascendsim.lower.templates.stage import Stage, Tile, shared, sizes_of, vector_core, work_out_tiling
+from ascendsim.lower.templates.stage import (
+    Stage,
+    Tile,
+    shared,
+    sizes_of,
+    start_turning,
+    vector_core,
+    work_out_tiling,
+)
 from ascendsim.lower.templates.steps import Expansion, emit_steps
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
@@ -53,6 +61,8 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
         writer = MoveWriter(expansion.builder(core), work, steps)
         if work.own_tiling:  # TransData runs between all others, and its code stays at hand
             work_out_tiling(writer.b, 0 if work.parts else sum(count for _, count in blocks))
+        if work.in_turn:
+            start_turning(writer.b)
         block = writer.write(list(zip(copies, amounts, strict=True)))
         cores = sum(group.count for group in groups)
         where = tuple(share_origin(shares, core) for core in range(cores, cores + count))

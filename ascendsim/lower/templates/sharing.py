@@ -78,7 +78,7 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
     by_row = work.in_turn and work.reduces == "cols" and not (parts_meet and space.rows < soc.vector_units)
     computing = Computing.of(steps, soc, work.cols if by_row else 0)
-    if space.flat and not computing.runs:
+    if space.flat and all(_any_length(step, soc) for step in steps):
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
         parts = elementwise_cores(space.cols, made, total, soc, computing.cycles(space.cols))
         return space.rows, min(space.cols, align(ceil_div(space.cols, parts), piece))
@@ -101,6 +101,11 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         )
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _any_length(step: Step, soc: SocSpec) -> bool:
+    """Whether a step goes through elements as elementwise kernels do, one repeat an instruction at least."""
+    return not step.run or step.run * step.dtype.itemsize == soc.vector.repeat_bytes
 
 
 def _cleared(elements: int, itemsize: int, cores: int) -> int:

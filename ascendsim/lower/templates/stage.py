@@ -50,6 +50,13 @@ def work_out_tiling(b: BlockBuilder, parts: int) -> None:
         b.emit(Scalar(cycles, "tiling and code"))
 
 
+def start_turning(b: BlockBuilder) -> None:
+    """What a core with work does first in TransData (`KernelSpec.transdata_start_ns`)."""
+    cycles = round(b.soc.kernels.transdata_start_ns * b.soc.vector_frequency_mhz / 1000)
+    if cycles:
+        b.emit(Scalar(cycles, "tiling"))
+
+
 def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:
     """Where vector work runs."""
     return (CoreKind.VECTOR, TaskKind.AI_VECTOR_CORE) if soc.split_cores else (CoreKind.AI, TaskKind.AI_CORE)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Union
 
@@ -348,9 +348,20 @@ _REPEAT_BYTES = 256
 
 def select_by_bits(dtype: DType, context: LowerContext) -> Step:
     """Elements or zeros, as the bits of a mask in memory say."""
-    if context.select_sets_mask:
-        return Step("vsel", dtype, count=_SELECTING, run=_REPEAT_BYTES // dtype.itemsize)
-    return Step("vsel", dtype)
+    step = Step("vsel", dtype)
+    return _by_repeat(step) if context.select_sets_mask else step
+
+
+def _by_repeat(step: Step) -> Step:
+    """A selection that has the mask of one repeat in a register, and so waits for it each time."""
+    return replace(step, count=_SELECTING * step.count, run=_REPEAT_BYTES // step.dtype.itemsize)
+
+
+def _chosen(steps: tuple[Step, ...], context: LowerContext) -> tuple[Step, ...]:
+    """The steps as the chip's kernels select: TBE's compare a repeat, take its mask and select."""
+    if not context.selects_by_repeat:
+        return steps
+    return tuple([_by_repeat(step) if step.op == "vsel" else step for step in steps])
 
 
 def converted(
@@ -393,7 +404,7 @@ def elementwise_work(
     split = split_broadcast(walking_shape(output), [walking_shape(tensor, output) for tensor in tensors])
     inside = computing_type(node.required(type_from).element_type, context, wide)
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
-    steps = converted(make_steps(specs, inside), big, output.element_type, inside)
+    steps = converted(_chosen(make_steps(specs, inside), context), big, output.element_type, inside)
     streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
     return VectorWork(split.rows, split.cols, steps, streams, (Stream(Ref.of(output)),))
 

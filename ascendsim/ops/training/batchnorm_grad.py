@@ -125,12 +125,18 @@ def _streams(tensors: Sequence[Tensor], over: Over) -> tuple[Stream, ...]:
 def _parameter_work(
     node: Node, context: LowerContext, parameters: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> VectorWork:
-    """One sweep over dy and x: x is normalised, products and gradients are added up."""
+    """One sweep over dy and x: x is normalised, products and gradients are added up.
+
+    In blocked storage TBE's kernel first spreads what a channel has over the map (canndev,
+    bn_training_update_grad.py: two broadcasts).
+    """
     big = [node.required(0), node.required(1)]
     rows, cols, over = channel_split(big[1])
     inside = summing_type(big[1].element_type, context)
     fold = "vadd" if over == "col" else "vcadd"
-    steps = make_steps(_DEVIATION, inside, over) + make_steps(["vsub", "vmul", "vmul", (fold, 2)], inside)
+    spread = make_steps([("vadds", 2)] if over == "col" else [], inside)  # mean and h, to all positions
+    each = make_steps(["vsub", "vmul", "vmul", (fold, 2)], inside)
+    steps = make_steps(_DEVIATION, inside, over) + spread + each
     inputs = _streams(big, "all") + _streams(parameters, over)
     steps = converted(steps, [tensor.element_type for tensor in big], inside, inside)
     return VectorWork(
