@@ -33,32 +33,26 @@ def stable_order(
     (['a', 'b', 'c'], [])
     """
     given = list(items)
-    number_of = {item: number for number, item in enumerate(given)}
-    waiting = [0] * len(given)  # edges from items that have not run
-    followers: list[list[int]] = [[] for _ in given]
-    for number, item in enumerate(given):
-        for before in needs(item):
-            place = number_of.get(before)
-            if place is not None:
-                waiting[number] += 1
-                followers[place].append(number)
-    # those that wait for nothing are in order; the others come to a heap, which stays small
-    first = [number for number, count in enumerate(waiting) if count == 0]
-    first.append(len(given))
-    ready: list[int] = []
+    left = set(given)
     order: list[Item] = []
-    at = 0
-    while True:
-        if ready and ready[0] < first[at]:
-            number = heapq.heappop(ready)
-        elif at + 1 < len(first):
-            number = first[at]
-            at += 1
-        else:
-            break
-        order.append(given[number])
-        for follower in followers[number]:
-            left = waiting[follower] = waiting[follower] - 1
-            if not left:
-                heapq.heappush(ready, follower)
-    return order, [item for item, count in zip(given, waiting, strict=True) if count > 0]
+    waiting: dict[int, int] = {}  # edges from items that have not run, for those that were passed over
+    followers: dict[Item, list[int]] = {}
+    for number, item in enumerate(given):
+        if not left.isdisjoint(needs(item)):
+            waiting[number] = 0
+            for before in needs(item):
+                if before in left:
+                    waiting[number] += 1
+                    followers.setdefault(before, []).append(number)
+            continue
+        # all before it have run or wait for something, so that who becomes ready now comes before who follows
+        ready = [number]
+        while ready:
+            done = given[heapq.heappop(ready)]
+            order.append(done)
+            left.remove(done)
+            for follower in followers.pop(done, ()):
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    heapq.heappush(ready, follower)
+    return order, [given[number] for number, count in waiting.items() if count]
