@@ -83,6 +83,8 @@ def _check_form(rules: AxisMap, arrays: Sequence[Array | None], results: Sequenc
             if link.axis is None:
                 continue
             made = results[output].shape[link.axis]
+            if link.relation is Relation.PARALLEL and output == 0:  # others may be left out, or be sums
+                assert size == made, f"slices of {link} do not fit {size} and {made}"
             if link.relation is Relation.GROUP:
                 assert size * link.make == made * link.take, f"groups {link} do not fit {size} and {made}"
 

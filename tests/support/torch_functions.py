@@ -71,6 +71,9 @@ def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "masked_fill": a.masked_fill(b > 0, -7.0),
         "cast": (a * 3).to(torch.int32),
         "addcmul": torch.addcmul(a, b, b, value=0.3),
+        "addcdiv": torch.addcdiv(a, b, positive, value=0.3),
+        "lerp": torch.lerp(a, b, 0.25),
+        "lerp_far": torch.lerp(a, b, 0.75),
         "matmul": a @ b.transpose(1, 2),
         "addmm": torch.addmm(b[0, :, :3], a[0], b[0].t(), beta=0.5, alpha=2),
         "baddbmm": torch.baddbmm(b[:, :, :3], a, b.mT),
@@ -83,6 +86,10 @@ def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "conv_transpose": F.conv_transpose2d(
             image, FILTERS[:4], stride=2, padding=1, output_padding=1, groups=2
         ),
+        "conv_transpose_uneven": F.conv_transpose2d(
+            image, FILTERS[:4], stride=(2, 3), padding=(1, 0), output_padding=(0, 2)
+        ),
+        "conv_dilated": F.conv2d(image, FILTERS, dilation=(2, 1), padding=(0, 2), stride=(1, 2), groups=2),
         "attention": F.scaled_dot_product_attention(heads, heads * 0.5, heads + 1),
         "attention_causal": F.scaled_dot_product_attention(heads, heads, heads, is_causal=True, scale=0.3),
         "attention_mask": F.scaled_dot_product_attention(
@@ -157,6 +164,7 @@ def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "bernoulli_none": F.dropout(a, 0.5, training=False),
         "nll": F.nll_loss(F.log_softmax(a[0], -1), rows, W[0].abs()),
         "nll_sum_ignored": F.nll_loss(F.log_softmax(a[0], -1), rows, ignore_index=2, reduction="sum"),
+        "nll_one": F.nll_loss(F.log_softmax(a[0, 0], -1), rows[0], W[0].abs(), reduction="sum"),
         "nll_image": F.nll_loss(F.log_softmax(image, 1), (image[:, 0] > 0).long(), reduction="none"),
         "mse": F.mse_loss(a, b),
         "scalar": a[0, 0, 0].squeeze() + torch.tensor(2.0),

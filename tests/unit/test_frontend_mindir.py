@@ -13,6 +13,7 @@ import ascendsim as asim
 from ascendsim.cli.main import main
 from ascendsim.core.errors import AscendSimError, InputError, UnsupportedOperatorError
 from ascendsim.frontends.mindir.messages import model_class
+from ascendsim.frontends.mindir.values import data_type
 
 FOLDER = Path("tests/data/mindir")
 
@@ -266,3 +267,21 @@ def test_padding_is_told_side_by_side(tmp_path: Path) -> None:
     graph = asim.load(changed(tmp_path, "layers", change))
     (pool,) = (node for node in graph.nodes if node.name.startswith("padded") and "Pool" in node.op_type)
     assert pool.attr("pads") == (2, 0, 0, 2)
+
+
+# mind_ir.proto of MindSpore, TensorProto.DataType
+NUMBERS = {
+    1: "FLOAT", 2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 6: "INT32", 7: "INT64", 9: "BOOL",
+    10: "FLOAT16", 11: "DOUBLE", 12: "UINT32", 13: "UINT64", 16: "BFLOAT16", 17: "DOUBLE",
+}  # fmt: skip
+
+
+def test_types_are_those_of_the_same_name() -> None:
+    import onnx
+
+    for number in range(-1, 30):
+        if number in NUMBERS:
+            assert onnx.TensorProto.DataType.Name(data_type(number, "x")) == NUMBERS[number]
+        else:
+            with pytest.raises(InputError, match="has a type that is not known"):
+                data_type(number, "x")

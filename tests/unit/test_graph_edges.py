@@ -122,6 +122,10 @@ def test_subgraphs_are_the_graphs_among_attributes() -> None:
     node.attributes.update(scan_input_axes=(0, 1), body=bodies[0], branches=tuple(bodies[1:]), number=3)
     assert node.subgraphs == (("body", bodies[0]), ("branches", bodies[1]), ("branches", bodies[2]))
     assert Node("Scan", "none").subgraphs == ()
+    graph = Graph()
+    graph.add_node("Constant", [], value_ints=(1, 2))
+    held = graph.add_node("If", [], then_branch=bodies[0], else_branch=bodies[1])
+    assert graph.holders == [held]
 
 
 def test_a_node_that_goes_is_waited_for_by_nobody_and_waits_for_nobody() -> None:

@@ -101,6 +101,7 @@ def test_the_catalogue_describes_every_pass():
     opset = default_opset()
     assert set(SUMMARIES) == set(pass_names(opset))
     assert [item.name for item in built_passes(opset)] == list(pass_names(opset))
+    assert all(len(item.description) > 40 for item in built_passes(opset))  # what its module says
     assert len(ge_passes()) == 138
     own = set(SUMMARIES) - {item.name for item in ge_passes()}
     assert own == {"InlinePartitionedCallPass", "IdentityArithmeticPass", "NoUseMovementRemovePass"}

@@ -400,6 +400,7 @@ def test_names_are_made_new_where_they_are_taken() -> None:
     graph = diamond()
     assert graph.fresh("new") == "new"
     taken = {*graph.tensors, *(node.name for node in graph.nodes)}
+    assert (graph.fresh("first"), graph.fresh("x")) == ("first_1", "x_2")  # numbers go on
     for stem in ("first", "x"):
         assert graph.fresh(stem) not in taken
     with pytest.raises(GraphError, match="must be defined once"):

@@ -74,3 +74,17 @@ def test_an_input_of_unknown_rank_stays_unknown() -> None:
     graph = load_onnx(proto, opset=default_opset(), batch=3)
     assert [tensor.shape for tensor in graph.inputs] == [(3, 4), None]
     assert [tensor.shape for tensor in graph.outputs] == [(3, 4), None]
+
+
+def test_elements_that_an_input_picks_are_not_repeated() -> None:
+    """They have the batch themselves; those of a constant are the same for every sample."""
+    places = value("i", (1, 2), TensorProto.INT64)
+    graph = load_onnx(
+        model([node("GatherElements", "x i", "y", axis=1)], [*X, places], ["y"]),
+        opset=default_opset(),
+        batch=3,
+    )
+    assert [len(graph.nodes), graph.outputs[0].shape] == [1, (3, 2)]
+    held = {"i": np.array([[3, 0]])}
+    graph = independent(model([node("GatherElements", "x i", "y", axis=1)], X, ["y"], held))
+    assert graph.outputs[0].shape == (3, 2)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import ascendsim as asim
-from ascendsim.core.errors import GraphError, UnsupportedTypeError
+from ascendsim.core.errors import GraphError, UnsupportedOperatorError, UnsupportedTypeError
 from tests.support.onnx_models import model, node, value
 
 RANDOM = np.random.default_rng(3)
@@ -127,6 +127,25 @@ def test_linear_layers_in_every_form_are_products_of_packed_weights(form: str, g
     (product,) = [n for n in made.graph.nodes if n.op_type == "WeightQuantBatchMatmulV2"]
     assert product.required(1).static_shape == (N, K // 8)
     assert not {"DequantizeLinear", "Transpose", "Reshape"} & {n.op_type for n in made.graph.nodes}
+
+
+def test_a_product_whose_weights_are_not_turned() -> None:
+    """A Gemm that says nothing of its operands takes its weights as [K, N]."""
+    w, scale, bias = weights(), steps(N), steps(N)
+    held = [stored("w", w), onnx.numpy_helper.from_array(scale, "s"), onnx.numpy_helper.from_array(bias, "b")]
+    nodes = [node("DequantizeLinear", "w s", "f", axis=1), node("Gemm", "x f b", "y")]
+    x = RANDOM.standard_normal((M, K)).astype(np.float32)
+    y, made = outcome(built(nodes, [value("x", (M, K))], held, opset=21), x=x)
+    np.testing.assert_allclose(y, x @ (w * scale) + bias, rtol=2e-2, atol=2e-2)
+    assert "WeightQuantBatchMatmulV2" in {n.op_type for n in made.graph.nodes}
+
+
+def test_a_product_of_somebody_else_is_not_taken_for_onnxs() -> None:
+    proto = quantised(weights(), steps(N), axis=1)
+    proto.graph.node[1].domain = "my.ops"
+    proto.opset_import.append(helper.make_opsetid("my.ops", 1))
+    with pytest.raises(UnsupportedOperatorError, match="MatMul"):
+        asim.load(proto)
 
 
 def test_what_would_have_to_give_four_bits_is_refused() -> None:

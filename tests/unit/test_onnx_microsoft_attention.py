@@ -159,6 +159,12 @@ def test_many_heads_with_a_cache_see_what_was_before() -> None:
         ("GroupQueryAttention", _grouped(1, 9), {"num_heads": 0}, "needs num_heads of 1 or more"),
         ("GroupQueryAttention", {**_grouped(1, 9), 0: _some(BATCH, 1, 50)}, {}, "that 4 heads share"),
         ("MultiHeadAttention", {0: _some(BATCH, 5, 64)}, {}, "queries, keys and values apart"),
+        (
+            "MultiHeadAttention",
+            {**{port: _some(BATCH, 5, 64) for port in range(3)}, 4: np.ones((BATCH, 5, 5), np.int32)},
+            {},
+            "takes a key_padding_mask of rank 1 or 2",
+        ),
     ],
 )
 def test_what_has_no_form_is_refused(op_type: str, given: Any, options: Any, message: str) -> None:

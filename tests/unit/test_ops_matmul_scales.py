@@ -11,7 +11,10 @@ from onnx import helper
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+from ascendsim.opset.axes import Relation
 from tests.support.onnx_models import model, node, value
+from tests.support.single_node import make_node
 
 RANDOM = np.random.default_rng(4)
 M, K, N = 6, 64, 24
@@ -239,3 +242,12 @@ def test_matmul_nbits_is_that_of_onnxruntime(bits: int, zeros: int, k: int) -> N
     np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
     ran = asim.simulate(compiled).op_summary().column("OP Type")
     assert "WeightQuantBatchMatmulV2" in ran
+
+
+def test_columns_of_whole_weights_are_those_of_the_result() -> None:
+    """Of packed ones nothing is said: eight of theirs are one."""
+    x = steps(M, K).astype(np.float16)
+    for w, said in ((integers(K, N), [1]), (integers(K, N // 2).view(np.int32), [])):
+        node = make_node("WeightQuantBatchMatmulV2", [x, w, steps(N).astype(np.float16)], domain="ascend")
+        links = default_opset().get(node).facts.axes(node).of(1)
+        assert [link.axis for link in links if link.relation is Relation.PARALLEL] == said

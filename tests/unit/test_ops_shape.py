@@ -132,3 +132,13 @@ def test_shape_slices_as_onnxruntime(start: int, end: int | None) -> None:
 
 def test_size_counts() -> None:
     assert run("Size", [DATA])[0] == 24
+
+
+@pytest.mark.parametrize("start", [-9, -4, -3, -1, 0, 2, 3, 9])
+def test_bounds_of_shape_are_clamped_as_by_onnxruntime(start: int) -> None:
+    x = np.zeros((2, 3, 4), np.float32)
+    for end in (None, -9, -4, -3, -1, 0, 2, 3, 9):
+        options = {"start": start} | ({} if end is None else {"end": end})
+        (wanted,) = with_onnxruntime("Shape", [x], opset=15, **options)
+        (found,) = run("Shape", [x], **options)
+        np.testing.assert_array_equal(found, wanted)

@@ -14,7 +14,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
-from ascendsim.opset.work import AiCpuWork, SequenceWork
+from ascendsim.opset.work import AiCpuWork, SequenceWork, VectorWork
 from tests.support.single_node import lower, make_node, run
 
 Array = NDArray[Any]
@@ -225,3 +225,10 @@ def test_shapes_with_unknown_dimensions() -> None:
 def test_gradients_of_normalised_doubles_run_on_the_ai_cpu(dtype: type, work: type) -> None:
     x, rows, gamma = np.ones((4, 16), dtype), np.ones((4, 1), dtype), np.ones(16, dtype)
     assert isinstance(lower("LayerNormGrad", [x, x, rows, rows, gamma], 3, "ascend"), work)
+
+
+def test_sums_over_no_rows_are_written_as_zeros() -> None:
+    none, gamma = np.zeros((0, 12), np.float16), np.ones(12, np.float16)
+    work = lower("RmsNormGrad", [none, none, np.zeros((0, 1), np.float32), gamma], 2, "ascend")
+    assert isinstance(work, VectorWork)
+    assert ([stream.ref.region for stream in work.outputs], work.rows * work.cols) == (["output1"], 12)

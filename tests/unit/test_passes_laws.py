@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -285,11 +286,20 @@ def test_output_types(text: str | None, wanted: tuple[DType | None, ...]) -> Non
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["FP64", "relu:0", "relu:1:FP16", "relu:x:FP16", ":0:FP16", "cast:0:FP16", "relu:0:INT8", "neg:0:FP16"],
+    ("text", "rule"),
+    [
+        ("FP64", "must name FP16 or FP32, not 'FP64'"),
+        ("relu:0:INT8", "must name FP16 or FP32, not 'INT8'"),
+        ("relu:0", "must be FP16, FP32 or node:index:type;node:index:type, not 'relu:0'"),
+        ("relu:x:FP16", "must be FP16, FP32 or node:index:type;node:index:type, not 'relu:x:FP16'"),
+        (":0:FP16", "must be FP16, FP32 or node:index:type;node:index:type, not ':0:FP16'"),
+        ("relu:1:FP16", "output relu:1 is no output of the network"),
+        ("neg:0:FP16", "output neg:0 is no output of the network"),
+        ("cast:0:FP16", "output cast:0 must be floating-point, not int"),
+    ],
 )
-def test_output_types_that_cannot_be(text: str) -> None:
-    with pytest.raises(InputError, match="output_type"):
+def test_output_types_that_cannot_be(text: str, rule: str) -> None:
+    with pytest.raises(InputError, match=f"output_type:? {re.escape(rule)}"):
         output_types(outputs_graph(), text)
 
 

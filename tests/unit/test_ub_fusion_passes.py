@@ -16,6 +16,7 @@ from ascendsim.passes.fusion.switch_file import SwitchFile
 from ascendsim.passes.fusion.switches import Switches
 from ascendsim.passes.ub import PROFILES, ub_passes
 from ascendsim.passes.ub.legality import ScopeProgram, Scopes
+from ascendsim.passes.ub.no_task import mark_no_task
 from tests.support.fusing import build, random
 from tests.support.ub import (
     MAP,
@@ -294,6 +295,43 @@ def test_split_of_channels_between_blocks_runs_no_task() -> None:
     assert split.required(0).format is Format.NC1HWC0
     assert not fused.after.tasks_of("Split")
     assert same_values(fused)
+
+
+@pytest.mark.parametrize(
+    ("format", "shape", "axis", "parts", "free"),
+    [
+        (Format.NC1HWC0, (4, 32, 2, 8), 0, (1, 3), True),
+        (Format.NC1HWC0, (1, 48, 2, 8), 1, (16, 32), True),
+        (Format.NC1HWC0, (1, 40, 2, 8), 1, (16, 24), True),  # the last part alone may end inside a block
+        (Format.NC1HWC0, (1, 40, 2, 8), 1, (24, 16), False),
+        (Format.FRACTAL_NZ, (4, 32, 16), 0, (1, 3), True),
+        (Format.FRACTAL_NZ, (32, 16), 0, (16, 16), False),  # columns of blocks come first
+        (Format.FRACTAL_NZ, (1, 32, 16), 1, (16, 16), False),
+        (Format.ND, (1, 32, 16), 1, (8, 24), True),
+        (Format.ND, (2, 32, 16), 1, (8, 24), None),  # not along the outermost axis
+        (Format.ND, (2, 32, 16), -3, (1, 1), True),
+    ],
+)
+def test_which_formats_store_parts_in_one_piece(
+    format: Format, shape: tuple[int, ...], axis: int, parts: tuple[int, ...], free: bool | None
+) -> None:
+    graph = Graph()
+    x = graph.add_node("Relu", [graph.add_input("x", DType.FLOAT16, shape)], ["made"]).output
+    split = graph.add_node("Split", [x], 2, axis=axis)
+    for tensor, size in zip(split.outputs, parts, strict=True):
+        tensor.shape = tuple(size if place == axis % len(shape) else dim for place, dim in enumerate(shape))
+    x.shape = shape
+    for tensor in (x, *split.outputs):
+        tensor.dtype, tensor.format = DType.FLOAT16, format
+    for number, tensor in enumerate(split.outputs):
+        graph.outputs.append(graph.add_node("Neg", [tensor], [f"y{number}"]).output)
+    record = mark_no_task(graph)
+    assert (record.matched, record.effected) == ((0, 0) if free is None else (1, int(free)))
+    assert bool(split.attr("no_task", 0)) is bool(free)
+    if free is False:
+        assert [refusal.reason for refusal in record.refusals] == [
+            f"its parts are no pieces of memory in {format.value}"
+        ]
 
 
 def test_split_cores_fuse_only_what_fixpipe_does() -> None:

@@ -33,6 +33,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.ops.shared.cube import cube_type
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import NOTHING_SAID, AxisMap
 from ascendsim.opset.facts import Facts, Kind, Precision, movement
 from ascendsim.opset.structure import PARTIAL, elementwise, product
 from ascendsim.opset.work import Copy, CubeWork, LowerContext, MoveWork, NoTask, Ref, Work
@@ -184,6 +185,14 @@ def _assign_lower(node: Node, _context: LowerContext) -> Work:
     )
 
 
+_PRODUCT = product(flipped=("transpose_a", "transpose_b"))
+
+
+def _matmul_links(node: Node) -> AxisMap:
+    """Those of a product of matrices; of tiled ones, whose axes are blocks of two, nothing is said."""
+    return NOTHING_SAID if TILED in _formats(node) else _PRODUCT(node)
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "Rsqrt",
@@ -214,6 +223,6 @@ OPERATORS: tuple[OpDef, ...] = (
         "MatMulV2",
         domain=DOMAIN,
         most_inputs=3,
-        facts=Facts(product(flipped=("transpose_a", "transpose_b")), Kind.MATMUL, Precision.GRAY),
+        facts=Facts(_matmul_links, Kind.MATMUL, Precision.GRAY),
     ),
 )

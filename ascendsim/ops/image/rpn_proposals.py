@@ -31,8 +31,9 @@ from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.image.proposal import GRAIN, MOST_BOXES, NUMBERS, comparisons, scratch, suppression_work
 from ascendsim.ops.reduce.sorting import sorting_steps
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, make_steps, on_ai_cpu
+from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
-from ascendsim.opset.axes import CHOSEN, AxisMap
+from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.work import LowerContext, NoTask, Ref, SequenceWork, Step, Stream, VectorWork, Work
 
@@ -102,7 +103,7 @@ class _Settings:
 def _infer_sized(context: InferContext) -> None:
     """With the image's size as an input, whose values may be known."""
     shape, values = context.shape(2), context.value(2)
-    if shape is not None and (len(shape) != 1 or shape[0] not in (2, None)):
+    if not may_equal(shape, (2,)):
         raise context.fail("needs height and width of the image as input 2", f"shape {shape}")
     _infer_boxes(context, None if values is None else [int(side) for side in values.reshape(-1)])
 
@@ -210,7 +211,9 @@ def _lower(node: Node, context: LowerContext) -> Work:
 
 def _links(node: Node) -> AxisMap:
     """Which boxes stay depends on all scores."""
-    rank = len(node.required(1).static_shape)
+    rank = rank_of(node, 1)
+    if rank is None:
+        return NOTHING_SAID
     size = {} if node.input(2) is None else {(2, 0): (CHOSEN,)}
     return AxisMap({(0, 0): (CHOSEN, CHOSEN), (1, 0): (CHOSEN,) * rank, **size})
 

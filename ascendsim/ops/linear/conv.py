@@ -155,7 +155,7 @@ def conv_windows(node: Node, weight: int = 1) -> tuple[Link, ...]:
     """
     shape = shape_of(node, 0)
     kernel = None if shape is None else conv_kernel(node, shape_of(node, weight))
-    return () if shape is None or kernel is None else window_links(slide(node, shape[2:], kernel))
+    return () if shape is None or kernel is None else window_links(node, slide(node, shape[2:], kernel))
 
 
 def conv_pattern(node: Node, weight: int = 1) -> OpPattern:

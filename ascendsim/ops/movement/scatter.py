@@ -197,9 +197,14 @@ def _slots_infer(ctx: InferContext) -> None:
     ctx.set(0, ctx.dtype(0), source)
 
 
+def _slots_axis(node: Node, rank: int) -> int:
+    """The axis of the entries; that of the batch, which is the default, has been refused."""
+    return int(node.attr("axis")) % rank
+
+
 def _slots(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
     cache, starts, fresh = inputs
-    axis, result = int(node.attr("axis", 0)) % cache.ndim, cache.copy()
+    axis, result = _slots_axis(node, cache.ndim), cache.copy()
     for batch, start in enumerate(starts.reshape(-1).tolist()):
         rows = wrapped_indices(node, np.arange(fresh.shape[axis]) + start, cache.shape[axis])
         np.moveaxis(result[batch], axis - 1, 0)[rows] = np.moveaxis(fresh[batch], axis - 1, 0)
@@ -211,7 +216,7 @@ def _slots_lower(node: Node, _ctx: LowerContext) -> Work:
     starts, fresh, target = (Ref.of(tensor) for tensor in (*map(node.required, (1, 2)), node.output))
     if not fresh.bytes or not target.bytes:
         return NoTask()
-    run = run_bytes(fresh.shape, int(node.attr("axis", 0)) % len(fresh.shape), fresh.dtype.itemsize)
+    run = run_bytes(fresh.shape, _slots_axis(node, len(fresh.shape)), fresh.dtype.itemsize)
     copy = Copy(fresh, target, fresh.bytes, fresh.bytes, run)
     return MoveWork((copy,), scalar_per_burst=SCALAR_CYCLES_PER_INDEX, extra_inputs=(starts,))
 

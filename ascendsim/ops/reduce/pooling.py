@@ -310,7 +310,7 @@ def _max_type(node: Node) -> str:
 def pool_windows(node: Node) -> tuple[Link, ...]:
     """How positions of a pooling come from the input's; none where sizes are not known."""
     shape = shape_of(node, 0)
-    return () if shape is None else window_links(pool_axes(node, shape[2:]))
+    return () if shape is None else window_links(node, pool_axes(node, shape[2:]))
 
 
 _FACTS = Facts(pooling(), Kind.REDUCTION, Precision.GRAY)

@@ -137,7 +137,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
         sorting = sorted_rows(rows, length, source, targets, context)
         return on_ai_cpu(node, 8.0) if sorting is None else _sequence(sorting)
     order = (*range(axis), *range(axis + 1, rank), axis)
-    back = (*range(axis), rank - 1, *range(axis, rank - 1))
+    back = tuple([order.index(place) for place in range(rank)])
     first, results = turned_copy(source), [turned_copy(ref) for ref in targets]
     sorting = sorted_rows(rows, length, first, results, context)
     if sorting is None:

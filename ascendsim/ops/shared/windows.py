@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from ascendsim.core.formats import ceil_div
 from ascendsim.graph.ir import Array, Dim, Node, Shape
-from ascendsim.opset.axes import Link, Relation
+from ascendsim.opset.axes import WHOLE, Link, Relation
 from ascendsim.opset.definition import InferContext
 
 if TYPE_CHECKING:
     from ascendsim_kernels.windows import Window
 
 MAX_SPATIAL_AXES = 3
+_SAME = ("SAME_UPPER", "SAME_LOWER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def slide(node: Node, sizes: Shape, kernel: tuple[int, ...], rounds_up: bool = F
         span = dilations[axis] * (kernel[axis] - 1) + 1
         output: int | None = None
         if isinstance(size, int):
-            if mode in ("SAME_UPPER", "SAME_LOWER"):
+            if mode in _SAME:
                 output = ceil_div(size, strides[axis])
                 total = max(0, (output - 1) * strides[axis] + span - size)
                 before = total // 2 if mode == "SAME_UPPER" else total - total // 2
@@ -139,11 +140,16 @@ def taps(axes: tuple[Axis, ...]) -> int:
     return math.prod(axis.kernel for axis in axes)
 
 
-def window_links(axes: Sequence[Axis]) -> tuple[Link, ...]:
-    """How positions of a result hang together with those of the input."""
+def window_links(node: Node, axes: Sequence[Axis]) -> tuple[Link, ...]:
+    """How positions of a result hang together with those of the input; where padding follows from a size that
+    is not known, nobody can tell.
+    """
+    padded_alike = node.attr("auto_pad", "NOTSET") in _SAME
     return tuple(
         [
-            Link(Relation.WINDOW, None, stride=axis.stride, before=axis.before, reach=axis.span)
+            WHOLE
+            if padded_alike and axis.output is None
+            else Link(Relation.WINDOW, None, stride=axis.stride, before=axis.before, reach=axis.span)
             for axis in axes
         ]
     )

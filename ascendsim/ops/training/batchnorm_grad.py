@@ -16,6 +16,7 @@ CANN's; sums are float64 and every result is rounded once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,7 +69,7 @@ def _data(
 ) -> Array:
     """Gradient of x from the sums."""
     inverse = _by_channel(_deviation(node, variance), x)
-    count = x.size // max(1, x.shape[1])
+    count = x.shape[0] * math.prod(x.shape[2:])
     normal = (x.astype(np.float64) - _by_channel(mean, x)) * inverse
     centred = (
         dy.astype(np.float64) - _by_channel(doffset, x) / count - normal * _by_channel(dscale, x) / count

@@ -313,7 +313,7 @@ def _max_links(node: Node) -> AxisMap:
     if shape is None or len(shape) != _RANK:
         return NOTHING_SAID
     names = ("n", "c", "h", "w")
-    links = window_links(pool_axes(node, shape[2:]))
+    links = window_links(node, pool_axes(node, shape[2:]))
     special: dict[Label, Link] = dict(zip(("h", "w"), links, strict=True))
     pooled = by_labels(node, {0: names}, {0: names}, special).links
     return AxisMap({**pooled, **by_labels(node, {0: names}, {1: ("n", "c", "tap", "word")}).links})

@@ -12,6 +12,7 @@ bit first. Its traffic is that of its bits also where its channels are padded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
+from ascendsim.opset.axes import WHOLE, AxisMap
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import ELEMENTWISE, elementwise
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Stream, VectorWork, Work
@@ -115,6 +117,15 @@ def _in_blocks(node: Node, format: Format) -> bool:
     return format is Format.NC1HWC0
 
 
+def _links_of_bits(node: Node) -> AxisMap:
+    """Element by element, but a byte of the mask holds eight neighbours of the packed axis."""
+    links = dict(elementwise(0)(node).links)
+    if (own := links.get((0, 1))) is not None:
+        packed = _packed_axis(len(own))
+        links[0, 1] = (*own[:packed], replace(WHOLE, axis=packed), *own[packed + 1 :])
+    return AxisMap(links)
+
+
 _FACTS = Facts(elementwise(0), Kind.ELEMENTWISE, Precision.GRAY, pattern=OpPattern.ELEMWISE)
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -136,7 +147,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         domain="ascend",
         in_blocks=_in_blocks,
-        facts=_FACTS,
+        facts=replace(_FACTS, axes=_links_of_bits),
     ),
     OpDef(
         "ReluGradV2",

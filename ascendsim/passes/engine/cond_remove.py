@@ -43,9 +43,10 @@ class CondRemovePass:
             site.tally.note(f"{node.name}: left, its condition {condition.ravel()[0]} is negative")
             return False
         again_around(node, site)
+        kind = "branch" if node.domain else "If branch"
         _call(node, branches, number)
         site.again(node)
-        site.tally.count(f"{'branch' if node.domain else 'If branch'} removed", len(branches) - 1)
+        site.tally.count(f"{kind} removed", len(branches) - 1)
         site.tally.count("calls made")
         return True
 
