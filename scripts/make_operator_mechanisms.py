@@ -70,6 +70,36 @@ MECHANISMS = (
         frozenset({"TransData"}),
         {"kernels.transdata_in_turn": False},
     ),
+    Mechanism(
+        "TransData: arguments of its tiling",
+        "910B-30",
+        frozenset({"TransData"}),
+        {"kernels.transdata_start_ns": 0},
+    ),
+    Mechanism(
+        "products read 80 B a cycle",
+        "910B-30",
+        frozenset({"MatMul", "FusionOp_MatMul_Mul", "FusionOp_MatMul_ReLU", "Conv2DBackpropFilter"}),
+        {"ports.gm_to_l1": 171},
+    ),
+    Mechanism(
+        "selections wait for the mask of a repeat",
+        "910B-30",
+        frozenset({"Equal", "ReluGrad", "Select"}),
+        {"kernels.selects_by_repeat": False},
+    ),
+    Mechanism(
+        "selections wait for the mask of a repeat",
+        "910B2",
+        frozenset({"mish"}),
+        {"kernels.selects_by_repeat": False},
+    ),
+    Mechanism(
+        "float32 divides at 32 elements a cycle",
+        "910B2",
+        frozenset({"gelu", "sigmoid"}),
+        {"vector.cycles_per_repeat.vdiv.float32": 4},
+    ),
 )
 
 
