@@ -128,7 +128,7 @@ def test_tiles_for_the_epilogue_are_timed_behind_those_for_the_bare_product() ->
     soc = load("Ascend910A")
     steps = tuple([Step("vexp", DType.FLOAT32)] * 6)
     bias = ref("bias", (2048,))
-    work = replace(matmul(256, 256, 2048, soc), epilogue=steps, epilogue_values=1, bias=bias)
+    work = replace(matmul(256, 128, 2048, soc), epilogue=steps, epilogue_values=1, bias=bias)
     bare = replace(work, plain_tiling=True)
     tiles = [
         [replace(tiling, cycles=0) for tiling in best_tilings(product_of(one, soc), soc)]
