@@ -7,10 +7,10 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 from ascendsim.core.errors import InputError
+from ascendsim.core.hints import hints_of
 
 T = TypeVar("T")
 
@@ -43,14 +43,9 @@ def decode(kind: type[T], data: Any, where: str) -> T:
     return result
 
 
-@cache
-def _hints(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)  # which evaluates the text of each annotation anew
-
-
 def _decode(kind: Any, data: Any, where: str) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
-        hints = _hints(kind)
+        hints = hints_of(kind)
         names = [field.name for field in fields(kind)]
         if not isinstance(data, dict) or set(data) != set(names):
             raise InputError(

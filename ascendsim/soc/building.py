@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import cache
-from typing import Any, get_type_hints
+from typing import Any
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, SocError, suggest
+from ascendsim.core.hints import hints_of
 from ascendsim.core.units import parse_number, parse_size
 from ascendsim.soc.figures import ChipFile, Figure
 from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys, schema
@@ -99,16 +99,11 @@ def _gaps(figures: Mapping[str, Figure], split: bool) -> list[str]:
     return gaps
 
 
-@cache
-def _hints(owner: type) -> Mapping[str, Any]:
-    return get_type_hints(owner)  # which evaluates the text of each annotation anew
-
-
 def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mapping[str, Any]) -> Any:
     """Fills a dataclass; an unknown number reads 0 (its key is in `missing`), an unknown optional one
     None.
     """
-    hints = _hints(owner)
+    hints = hints_of(owner)
     filled: dict[str, Any] = {}
     for field in fields(owner):
         key = prefix + field.name
