@@ -53,7 +53,7 @@ def products_on(threads: int) -> Iterator[None]:
     Threads wait for each other busily, and for the next product too: where others want the cores, or
     products are short, several take far more time than one.
     """
-    known = None if CHOICE in os.environ else library()
+    known = None if os.environ.get(CHOICE) else library()  # empty: OpenBLAS takes all cores then
     before = 0 if known is None else known.tell()
     if known is None or threads >= before:
         yield

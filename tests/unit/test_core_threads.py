@@ -44,3 +44,6 @@ def test_what_the_user_says_counts(several: threads.Library, monkeypatch: pytest
     monkeypatch.setenv(CHOICE, "3")
     with products_on(1):
         assert several.tell() == 3
+    monkeypatch.setenv(CHOICE, "")  # says nothing: the library takes all cores
+    with products_on(1):
+        assert several.tell() == 1
