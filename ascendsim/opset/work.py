@@ -317,8 +317,11 @@ class MoveWork:
             patterns.
         in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
             before it has left its buffer.
+        one_buffer: Whether a tile comes only when the one before it has left.
         own_tiling: See `VectorWork`.
-        parts: Cores that the kernel takes, if there are so many; 0 = as many as are worth while.
+        pieces: Images, filters and the like of which a core takes whole ones, all the same number; 0 = a core
+            takes any part, and there are as many as are worth while.
+        most_cores: Over which they are dealt out; 0 = all.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -329,8 +332,10 @@ class MoveWork:
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
     one_by_one: bool = False
     in_turn: bool = False
+    one_buffer: bool = False
     own_tiling: bool = False
-    parts: int = 0
+    pieces: int = 0
+    most_cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ class DmaSpec:
     ragged_row_cycles: (
         float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     )
+    # rate of such a row beyond that time, which is its start then; None = the path's, and the longer counts
+    ragged_row_bytes_per_cycle: float | None
     # rate of such rows where the layout changes; None = as ragged_efficiency says
     ragged_nd2nz_bytes_per_cycle: float | None
 

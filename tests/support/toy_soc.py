@@ -87,6 +87,7 @@ TOY = SocSpec(
         nd2nz_bytes_per_cycle=None,
         ragged_efficiency=0.8,
         ragged_row_cycles=0,
+        ragged_row_bytes_per_cycle=None,
         ragged_nd2nz_bytes_per_cycle=None,
     ),
     l2=L2Spec(
