@@ -253,6 +253,8 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
+        long_code: Whether the kernel's code outgrows the cores' instruction caches, where the chip has such a
+            kernel (`KernelSpec.long_code_ns`).
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
             functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
@@ -277,6 +279,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
+    long_code: bool = False
     cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
     search: Search | None = None
     overlaps: bool = True

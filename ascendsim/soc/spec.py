@@ -229,6 +229,8 @@ class KernelSpec:
     # of the task for code that all of them fetch
     tiling_ns: float
     core_code_ns: float
+    # kernels whose code outgrows the cores' instruction caches: for each core of the task, in every run
+    long_code_ns: float
     # attention kernels of inference: from the start of their blocks to the first block of scores
     attention_start_ns: float
     # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type

@@ -156,6 +156,7 @@ TOY = SocSpec(
         transdata_filter_cycles=0,
         tiling_ns=0,
         core_code_ns=0,
+        long_code_ns=0,
         attention_start_ns=0.0,
         core_bytes=None,
         adds_rows_cycles=1,

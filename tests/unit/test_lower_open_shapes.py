@@ -119,8 +119,9 @@ def test_other_kernels_have_their_tiling_from_the_host(op: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("images", "blocks"), [(32, 32), (7, 7), (45, 45)])
+@pytest.mark.parametrize(("images", "blocks"), [(32, 32), (45, 45), (100, 34)])
 def test_transdata_gives_a_core_whole_images(images: int, blocks: int) -> None:
+    """Published for 32 images."""
     b = asim.GraphBuilder("maps")
     x = b.input("x", (images, 64, 13, 13))
     b.output(b.op("TransData", x, domain="ascend", src_format="NCHW", dst_format="NC1HWC0"), "y")
@@ -163,6 +164,51 @@ def test_ragged_rows_of_maps_take_their_time(channels: int, side: int, low: floa
         options=OPEN,
     )
     assert low < asim.simulate(model).duration_us < high
+
+
+def adam_w(dtype: str, overrides: dict[str, float], elements: int = 1 << 20) -> float:
+    b = asim.GraphBuilder("update")
+    w, m, v, g = (b.input(name, (elements,), dtype) for name in "wmvg")
+    numbers = [b.input(f"n{number}", (), dtype) for number in range(7)]
+    made = b.ops("ApplyAdamW", w, m, v, *numbers, g, outputs=3, domain="ascend")
+    b.output(made[0])
+    chip = chips.load("Ascend910B2", {"launch.block_dispatch_ns": 27, **overrides})
+    model = asim.compile(
+        b.build(),
+        soc=chip,
+        fusion="off",
+        precision_mode="must_keep_origin_dtype",
+        optimize=False,
+        options=OPEN,
+    )
+    return asim.simulate(model).duration_us
+
+
+@pytest.mark.parametrize(("dtype", "measured"), [("float16", 28.7), ("bfloat16", 34.4), ("float32", 38.1)])
+def test_long_code_is_fetched_whatever_the_type(dtype: str, measured: float) -> None:
+    """Published: calls of ApplyAdamW with a million elements; half types are computed as the kernel does."""
+    whole, without = (adam_w(dtype, {"kernels.long_code_ns": ns}) for ns in (380, 0))
+    assert whole == pytest.approx(measured, rel=0.12)
+    assert whole - without == pytest.approx(48 * 0.38, rel=0.02)
+
+
+def test_memory_is_cleared_by_all_cores() -> None:
+    """Published: MemSet has 48 blocks, 40 on Ascend910B4, for memory of any size."""
+    for soc, cores in (("Ascend910B1", 48), ("Ascend910B4", 40)):
+        assert one("AtomicAddrClean", 100, soc=soc, domain="ascend").block_dim == cores
+
+
+def test_filters_of_one_point_go_as_a_matrix() -> None:
+    """Nothing published says that they go element by element."""
+    times = []
+    for cycles in (3.6, 0.0):
+        b = asim.GraphBuilder("filters")
+        x = b.input("x", (512, 512, 1, 1))
+        b.output(b.op("TransData", x, domain="ascend", src_format="NCHW", dst_format="FRACTAL_Z"), "y")
+        chip = chips.load("Ascend910B1", {"kernels.transdata_filter_cycles": cycles})
+        model = asim.compile(b.build(), soc=chip, fusion="off", precision_mode="must_keep_origin_dtype")
+        times.append(asim.simulate(model).duration_us)
+    assert times[0] == times[1]
 
 
 def test_transdata_of_the_first_generation_launches_all_cores() -> None:
@@ -217,3 +263,16 @@ def test_masks_are_set_for_each_repeat() -> None:
         )
         trace = asim.simulate(model).trace
         assert trace.us(trace.tasks[-1].end - trace.tasks[-1].start) == pytest.approx(published, rel=0.25)
+
+
+def test_long_rows_of_root_norm_gradients_go_one_by_one() -> None:
+    """ops-nn, rms_norm_grad_split_n_high_precision.h: SMALLD_THRESHOLD."""
+    times = []
+    for cols in (640, 656):
+        b = asim.GraphBuilder("gradient")
+        dy, x = (b.input(name, (4096, cols), "bfloat16") for name in ("dy", "x"))
+        rstd, gamma = b.input("rstd", (4096, 1)), b.input("gamma", (cols,), "bfloat16")
+        b.output(b.ops("RmsNormGrad", dy, x, rstd, gamma, outputs=2, domain="ascend")[0])
+        model = asim.compile(b.build(), "Ascend910B4", fusion="off", optimize=False, options=OPEN)
+        times.append(asim.simulate(model).duration_us)
+    assert times[1] > 1.4 * times[0]

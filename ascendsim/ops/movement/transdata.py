@@ -139,9 +139,9 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
     known = next((form for form in (after, before) if _is_blocked(shape, form)), None)
     pieces = most = addresses = 0
     by_images = known is Format.NC1HWC0 and ctx.transdata_by_images
-    if by_images:
+    if by_images and shape[0] >= ctx.cores:  # of few images all cores take parts
         pieces = shape[0]
-    elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles:
+    elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles and math.prod(shape[2:]) > 1:
         elements = copy.read_burst // dtype.itemsize
         addresses = round(ctx.transdata_filter_cycles * elements)
         pieces = shape[0]
