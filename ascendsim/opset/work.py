@@ -131,6 +131,7 @@ class CubeWork:
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
+        transposed: Whether it is a transposed convolution, or the gradient of a convolution's map.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the
             last step makes.
         sums: Sums over the rows of `out` that are made as well.
@@ -158,6 +159,7 @@ class CubeWork:
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
     image: RawImage | None = None
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

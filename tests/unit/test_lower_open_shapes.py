@@ -198,6 +198,47 @@ def test_memory_is_cleared_by_all_cores() -> None:
         assert one("AtomicAddrClean", 100, soc=soc, domain="ascend").block_dim == cores
 
 
+def convolution_model(dtype: str, images: int = 32, **overrides: bool) -> asim.CompiledModel:
+    b = asim.GraphBuilder("convolution")
+    x, w = b.input("x", (images, 256, 13, 13), dtype), b.input("w", (256, 256, 3, 3), dtype)
+    b.output(b.op("Conv", x, w, pads=(1, 1, 1, 1)))
+    chip = chips.load("Ascend910B1", {f"kernels.{key}": value for key, value in overrides.items()})
+    return asim.compile(
+        b.build(), soc=chip, fusion="off", precision_mode="must_keep_origin_dtype", optimize=False
+    )
+
+
+def convolved(dtype: str, images: int) -> Task:
+    tasks = convolution_model(dtype, images).program.tasks
+    return next(task for task in tasks if task.name == "Conv")
+
+
+@pytest.mark.parametrize(("images", "blocks"), [(32, 16), (24, 24), (48, 24)])
+def test_cores_convolve_equally_many_images(images: int, blocks: int) -> None:
+    """Published: 16 of 24 cores for 32 images."""
+    assert convolved("float32", images).block_dim == blocks
+
+
+def test_float32_is_cut_to_hf32_in_convolutions_alone() -> None:
+    """CANN's default: at the rate of half the blocks; products keep float32."""
+    times = [
+        asim.simulate(convolution_model("float32", convolves_hf32=cut)).duration_us for cut in (True, False)
+    ]
+    assert 1.4 < times[1] / times[0] < 2
+    half = [
+        asim.simulate(convolution_model("float16", convolves_hf32=cut)).duration_us for cut in (True, False)
+    ]
+    assert half[0] == half[1]
+    products = []
+    for cut in (True, False):
+        b = asim.GraphBuilder("product")
+        b.output(b.op("MatMul", b.input("x", (1024, 1024)), b.input("w", (1024, 1024))))
+        chip = chips.load("Ascend910B1", {"kernels.convolves_hf32": cut})
+        model = asim.compile(b.build(), soc=chip, precision_mode="must_keep_origin_dtype")
+        products.append(asim.simulate(model).duration_us)
+    assert products[0] == products[1]
+
+
 def test_filters_of_one_point_go_as_a_matrix() -> None:
     """Nothing published says that they go element by element."""
     times = []
