@@ -131,6 +131,7 @@ class CubeWork:
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
+        transposed: Whether it is a transposed convolution, or the gradient of a convolution's map.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the
             last step makes.
         sums: Sums over the rows of `out` that are made as well.
@@ -158,6 +159,7 @@ class CubeWork:
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
     image: RawImage | None = None
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,8 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
+        long_code: Whether the kernel's code outgrows the cores' instruction caches, where the chip has such a
+            kernel (`KernelSpec.long_code_ns`).
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
             functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
@@ -277,6 +281,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
+    long_code: bool = False
     cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
     search: Search | None = None
     overlaps: bool = True
@@ -317,8 +322,11 @@ class MoveWork:
             patterns.
         in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
             before it has left its buffer.
+        one_buffer: Whether a tile comes only when the one before it has left.
         own_tiling: See `VectorWork`.
-        parts: Cores that the kernel takes, if there are so many; 0 = as many as are worth while.
+        pieces: Images, filters and the like of which a core takes whole ones, all the same number; 0 = a core
+            takes any part, and there are as many as are worth while.
+        most_cores: Over which they are dealt out; 0 = all.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -329,8 +337,10 @@ class MoveWork:
     extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
     one_by_one: bool = False
     in_turn: bool = False
+    one_buffer: bool = False
     own_tiling: bool = False
-    parts: int = 0
+    pieces: int = 0
+    most_cores: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,13 +75,6 @@ def _with_kept(op: str) -> _Builder:
             changed = row.updates and (op == "Mul" or (op == "Sub" and number == 0))
             kept = row.profiled and float32 and (changed or wide or len(operand.shape) == 1)
             tensors.append((bench.kept if kept else bench.made)(operand.shape, operand.dtype))
-        if wide:
-            tensors = [
-                tensor
-                if tensor.dtype is DType.FLOAT32
-                else bench.builder.op("Cast", tensor, to=DType.FLOAT32)
-                for tensor in tensors
-            ]
         return bench.finish(bench.builder.op(op, *tensors))
 
     return build

@@ -51,8 +51,12 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
         )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
-    fixed = min(work.parts, soc.vector_units)
-    shares = [_share(copy, fixed or _parts(copy, steps, work.in_turn, soc)) for copy in copies]
+    shares = [
+        _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
+        if work.pieces
+        else _share(copy, _parts(copy, steps, work.in_turn, soc))
+        for copy in copies
+    ]
     groups: list[BlockGroup] = []
     blocks = aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
@@ -60,7 +64,7 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     for amounts, count in blocks:
         writer = MoveWriter(expansion.builder(core), work, steps)
         if work.own_tiling:  # TransData runs between all others, and its code stays at hand
-            work_out_tiling(writer.b, 0 if work.parts else sum(count for _, count in blocks))
+            work_out_tiling(writer.b, 0 if work.pieces else sum(count for _, count in blocks))
         if work.in_turn:
             start_turning(writer.b)
         block = writer.write(list(zip(copies, amounts, strict=True)))
@@ -112,6 +116,12 @@ def _share(copy: Copy, parts: int) -> int:
     wanted = ceil_div(total, parts)
     grain = _grain(copy, wanted)
     return min(total, align(wanted, grain) if total > grain else total)
+
+
+def _whole_pieces(copy: Copy, pieces: int, cores: int) -> int:
+    """Bytes of one core's share where cores take whole images, filters and the like."""
+    total = copy.bytes or copy.written
+    return min(total, ceil_div(total * ceil_div(pieces, cores), pieces))
 
 
 def _grain(copy: Copy, room: int) -> int:
@@ -190,7 +200,7 @@ class MoveWriter:
             align(math.ceil(tile * widest * growth), BLOCK_BYTES),
         )
         read_by = Pipe.V if self.steps else Pipe.MTE3
-        slots = 1 if self.work.in_turn else 2
+        slots = 1 if self.work.in_turn or self.work.one_buffer else 2
         source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
         for number, (copy, amount) in enumerate(amounts):
@@ -212,7 +222,7 @@ class MoveWriter:
             tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
             if self.work.scalar_per_burst:
                 cycles = self.work.scalar_per_burst * tile.bursts
-                if self.work.parts:  # by elements, of which a tile may hold fewer than a burst
+                if self.work.pieces:  # by elements, of which a tile may hold fewer than a burst
                     cycles = min(cycles, ceil_div(self.work.scalar_per_burst * size, copy.read_burst))
                 b.emit(Scalar(cycles, "addresses"))
             into = b.target(source, tile.bytes)
