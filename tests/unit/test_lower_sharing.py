@@ -137,6 +137,30 @@ def test_elementwise_work_takes_a_core_for_every_1024_elements(name: str) -> Non
         assert blocks(lower_movement(copy, soc, Expansion(soc))) == found
 
 
+def with_row_factors(rows: int, cols: int) -> VectorWork:
+    """A matrix of float32 times one value a row."""
+    x, y = ref("x", (rows, cols), dtype=FULL), ref("y", (rows, cols), dtype=FULL)
+    factor = Stream(ref("f", (rows, 1), dtype=FULL), "row")
+    return VectorWork(rows, cols, (Step("vmul", FULL),), (Stream(x), factor), (Stream(y),))
+
+
+@pytest.mark.parametrize(
+    ("work", "published"),
+    [  # block counts of tasks in training steps on Ascend910B, DeepFM and ResNet-50
+        (elementwise(12_000, FULL), 24),
+        (elementwise(16_000, FULL), 30),
+        (elementwise(20_000, FULL), 30),
+        (elementwise(256 * 128), 30),
+        (with_row_factors(16, 100), 4),
+        (with_row_factors(32, 100), 7),
+        (with_row_factors(64, 100), 13),
+    ],
+)
+def test_elementwise_kernels_cut_evenly_where_the_chips_kernels_do(work: VectorWork, published: int) -> None:
+    soc = load("Ascend910B")
+    assert blocks(lower_vector(work, soc, Expansion(soc))) == published
+
+
 @pytest.mark.parametrize(("dispatch", "shared"), [(0.01, True), (100, False)])
 @pytest.mark.parametrize("rows", [1, 4, 5, 40])
 def test_long_rows_are_cut_if_that_brings_the_end_nearer(rows: int, dispatch: float, shared: bool) -> None:
