@@ -28,6 +28,7 @@ from ascendsim.validate.operators_rows import OperatorRow
 from ascendsim.validate.operators_training import ELEMENTWISE, PRODUCT, TRAINING
 
 _GRADIENTS = "ai.onnx.preview.training"
+_SUNK = ("910A", "910B-30")  # steps of MindSpore, run from the device
 
 
 def one_operator(row: OperatorRow) -> OneOperator | str:
@@ -123,9 +124,13 @@ def _relu_v2(row: OperatorRow, bench: Bench) -> OneOperator:
 
 
 def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
-    """TensorMove: GM to UB to GM, the work of a Concat of one part."""
+    """TensorMove: GM to UB to GM, the work of a Concat of one part. In MindSpore's steps it fetches what the
+    host has sent: labels, indices.
+    """
     source = row.inputs[0]
-    return bench.finish(bench.builder.op("Concat", bench.made(source.shape, source.dtype), axis=0))
+    give = bench.stored if row.group in _SUNK else bench.made
+    given = give(source.shape, source.dtype or DType.FLOAT32)
+    return bench.finish(bench.builder.op("Concat", given, axis=0))
 
 
 def _filled(row: OperatorRow, bench: Bench) -> OneOperator:

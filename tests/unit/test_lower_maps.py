@@ -54,8 +54,9 @@ def work(images: int, blocks: int, size: int, split: str = "images", sums: bool 
         (16, 16, "images or blocks", 16),
         (16, 8, "images or blocks", 8),
         (16, 4, "images or blocks", 4),
-        (16, 4, "sums", 16),
-        (16, 16, "sums", 16),
+        (16, 4, "sums", 8),  # 16 in the profile, in the time of 32 images
+        (16, 16, "sums", 8),
+        (60, 4, "sums", 30),
         (1, 16, "images", 16),
     ],
 )

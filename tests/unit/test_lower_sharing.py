@@ -161,6 +161,26 @@ def test_elementwise_kernels_cut_evenly_where_the_chips_kernels_do(work: VectorW
     assert blocks(lower_vector(work, soc, Expansion(soc))) == published
 
 
+@pytest.mark.parametrize(("rows", "published"), [(64, 22), (128, 26), (256, 29), (30, 30)])
+def test_slices_take_as_many_cores_as_have_whole_rows(rows: int, published: int) -> None:
+    """Concat and Slice of ViT's tokens on Ascend910B: 768 of 50 x 768 numbers of each image."""
+    source, target = ref("x", (rows, 50 * 768)), ref("y", (rows, 768))
+    copy = Copy(source, target, target.bytes, 768 * 2, target.bytes)
+    soc = load("Ascend910B")
+    assert blocks(lower_movement(MoveWork((copy,)), soc, Expansion(soc))) == published
+
+
+@pytest.mark.parametrize(("blocks_n", "published"), [(8, 8), (16, 16), (32, 16), (64, 22)])
+def test_sums_of_fractals_have_whole_blocks_of_columns(blocks_n: int, published: int) -> None:
+    """BiasAddGrad of DeepFM on Ascend910B: 12000 rows of 128 to 1024 numbers."""
+    columns = 16 * blocks_n
+    x = Stream(ref("x", (12_000, columns), Format.FRACTAL_NZ))
+    steps = (Step("vconv", FULL), Step("vadd", FULL))
+    total = Stream(ref("s", (columns,), dtype=FULL), "col")
+    work = VectorWork(12_000, columns, steps, (x,), (total,), reduces="rows")
+    assert blocks(lower_vector(work, load("Ascend910B"), Expansion(load("Ascend910B")))) == published
+
+
 @pytest.mark.parametrize(("dispatch", "shared"), [(0.01, True), (100, False)])
 @pytest.mark.parametrize("rows", [1, 4, 5, 40])
 def test_long_rows_are_cut_if_that_brings_the_end_nearer(rows: int, dispatch: float, shared: bool) -> None:
