@@ -29,8 +29,8 @@ CLEARED_BYTES = 48 * 1024
 PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
 
-# BNTrainingUpdateGrad takes as long for 16 images as for 32 (ResNet-50, Ascend910B with 30 cores), whatever the
-# size of their maps: a core adds up two at least
+# BNTrainingUpdateGrad takes as long for 16 images as for 32 (ResNet-50, Ascend910B with 30 cores), whatever
+# the size of their maps: a core adds up two at least
 FEWEST_ADDED = 2
 
 
