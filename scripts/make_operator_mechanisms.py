@@ -53,6 +53,30 @@ MECHANISMS = (
         {"kernels.core_bytes": 4096},
     ),
     Mechanism(
+        "reads and writes of L2 in turn",
+        "910B-30",
+        frozenset({"Add", "AddN", "Cast", "Concat", "Mul", "Sub"}),
+        {"l2.half_duplex": False},
+    ),
+    Mechanism(
+        "128 B a cycle out of UB",
+        "910B-30",
+        frozenset({"AtomicAddrClean", "Conv2DBackpropFilter", "RealDiv"}),
+        {"ports.ub_to_gm": 64},
+    ),
+    Mechanism(
+        "work cut evenly, broadcasts too",
+        "910B-30",
+        frozenset({"Cast", "Equal", "FusedMulApplyMomentum", "Mul", "Select", "Slice"}),
+        {"kernels.even_shares": False},
+    ),
+    Mechanism(
+        "channels spread over maps",
+        "910B-30",
+        frozenset({"BNTrainingReduceGrad", "BNTrainingUpdate", "FusionOp_BNTrainingUpdate_ReLUV2"}),
+        {"kernels.spreads_channels": False},
+    ),
+    Mechanism(
         "rows added one after the other",
         "910B-30",
         frozenset({"BiasAddGrad", "ReduceSum"}),

@@ -120,6 +120,7 @@ class L2Spec:
         float  # fair share with all cores busy; the chip has this times the core count
     )
     write_bytes_per_cycle_per_core: float
+    half_duplex: bool  # reads and writes take turns on a core's way to it, and on its own ports
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
     # whole chip, of lines that several cores read; None = no such limit is known
     same_line_bytes_per_cycle: float | None
@@ -220,6 +221,7 @@ class KernelSpec:
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
     sums_in_turn: bool  # so do those that add up or compare the elements of a row
+    spreads_channels: bool  # batch normalisation in training spreads what a channel has over its map first
     softmax_pads_fractals: (
         bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there
     )
@@ -237,6 +239,9 @@ class KernelSpec:
     attention_start_ns: float
     # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type
     core_bytes: int | None
+    # elementwise kernels cut their result to blocks of 32 B over as many cores as its bytes say, also where
+    # operands are broadcast; else to lines of 512 B, and broadcasts over as many as are worth while
+    even_shares: bool
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest

@@ -107,6 +107,9 @@ def _parts(copy: Copy, steps: tuple[Step, ...], in_turn: bool, soc: SocSpec) -> 
         # a plain copy, which CANN shares as elementwise work
         itemsize = copy.src.dtype.itemsize
         return elementwise_cores(total // itemsize, itemsize, total + copy.written, soc)
+    if soc.kernels.even_shares:  # Slice of 64 rows takes 30 of 30 cores
+        bursts = max(total // copy.read_burst, copy.written // copy.write_burst)
+        return as_profiled(min(soc.vector_units, max(1, bursts)), total + copy.written, soc)
     return worthwhile_cores(total + copy.written, soc, _single_cycles(copy, steps, soc))
 
 

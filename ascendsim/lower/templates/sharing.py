@@ -29,6 +29,11 @@ CLEARED_BYTES = 48 * 1024
 PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
 
+# BNTrainingUpdateGrad takes as long for 16 images as for 32 (ResNet-50, Ascend910B with 30 cores), whatever
+# the size of their maps: a core adds up two at least
+FEWEST_ADDED = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """The iteration space: rows x cols, and whether columns may be cut anywhere."""
@@ -75,6 +80,9 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return space.rows, _cleared(space.cols, work.outputs[0].ref.dtype.itemsize, soc.vector_units)
     if work.cores != "worthwhile" and work.reduces != "rows":
         return next(_shares(work, space, soc.vector_units, piece))
+    plain = work.reduces == "none" and not work.gather_bytes and all(_any_length(one, soc) for one in steps)
+    if soc.kernels.even_shares and plain:
+        return _even_share(work, space, total, Computing.of(steps, soc), soc)
     stores_all = any(stream.over == "all" for stream in work.outputs)
     parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
     by_row = work.in_turn and work.reduces == "cols" and not (parts_meet and space.rows < soc.vector_units)
@@ -102,6 +110,22 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         )
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _even_share(
+    work: VectorWork, space: Space, total: int, computing: Computing, soc: SocSpec
+) -> tuple[int, int]:
+    """The share of an elementwise kernel whose cores are counted by the bytes of its result: some rows where
+    an operand is broadcast, if there are as many as cores, else a part of one.
+    """
+    whole = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+    results = sum(stream.ref.dtype.itemsize for stream in work.outputs if stream.over == "all")
+    elements = space.rows * space.cols
+    parts = elementwise_cores(elements, results or 4, total, soc, computing.cycles(elements))
+    if space.rows >= parts:
+        return ceil_div(space.rows, parts), space.cols
+    grain = BLOCK_BYTES // min((stream.ref.dtype.itemsize for stream in whole), default=2)
+    return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), grain))
 
 
 def _any_length(step: Step, soc: SocSpec) -> bool:
@@ -165,6 +189,9 @@ def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpe
     cols = min(space.cols, align(ceil_div(space.cols, parts), block))
     if work.planes or any(stream.over == "all" for stream in work.outputs):
         return space.rows, cols
+    if source.format is Format.FRACTAL_NZ and soc.kernels.sums_in_turn:
+        blocks = ceil_div(space.cols, block)
+        return space.rows, block * ceil_div(blocks, min(blocks, soc.vector_units))
     itemsize = TRANSACTION_BYTES // piece
     rows = ceil_div(space.rows, parts)
     if source.format is Format.ND and source.bytes // space.rows % BLOCK_BYTES:
@@ -217,7 +244,8 @@ def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
         return None
     if by_blocks:
         return space.rows, space.cols // blocks * ceil_div(blocks, cores)
-    return space.rows // images * ceil_div(images, cores), space.cols
+    least = FEWEST_ADDED if maps.split == "sums" else 1
+    return space.rows // images * max(min(images, least), ceil_div(images, cores)), space.cols
 
 
 def elementwise_cores(

@@ -60,6 +60,7 @@ class VectorWriter:
     """Writes the program of one share."""
 
     slots: ClassVar[int] = 2  # of what streams, if the next tile comes while this one is worked on
+    kept_slots: ClassVar[int] = 1  # of what stays for several tiles
 
     def __init__(
         self,
@@ -207,12 +208,13 @@ class VectorWriter:
         self.inputs: list[tuple[Stream, Ring]] = []
         self.outputs: list[tuple[Stream, Ring]] = []
         for number, stream in enumerate(self.work.inputs):
-            slots = self.held if stream.over in ("all", "row") else 1
+            slots = self.held if stream.over in ("all", "row") else self.kept_slots
             self.inputs.append(
                 (stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream))))
             )
         for number, stream in enumerate(self.work.outputs):
-            slots = 2 if stream.over in ("all", "row") and self.held == self.slots else 1
+            slots = 2 if self.held == self.slots else 1
+            slots = slots if stream.over in ("all", "row") else self.kept_slots
             self.outputs.append(
                 (stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream))))
             )
@@ -356,11 +358,8 @@ class VectorWriter:
     ) -> None:
         """V's part of a tile."""
         b = self.b
-        read = [
-            (stream, ring)
-            for stream, ring in self.inputs
-            if stream.over in inputs and not (stream.over == "row" and self.sweeping)
-        ]
+        passing = set(inputs) - {"row"} if self.sweeping else inputs
+        read = [(stream, ring) for stream, ring in self.inputs if stream.over in passing]
         made = [ring for stream, ring in self.outputs if stores and stream.over in inputs]
         for _, ring in read:
             b.receive(ring)

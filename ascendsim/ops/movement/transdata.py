@@ -137,6 +137,8 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
         write_bytes=target.bytes,
     )
     known = next((form for form in (after, before) if _is_blocked(shape, form)), None)
+    if ctx.transdata_in_turn and known is Format.NC1HWC0 and shape[1] % block == 0 and shape[2:] == (1, 1):
+        return MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes),))  # nothing turns
     pieces = most = addresses = 0
     by_images = known is Format.NC1HWC0 and ctx.transdata_by_images
     if by_images and shape[0] >= ctx.cores:  # of few images all cores take parts
