@@ -36,9 +36,7 @@ class Waiting:
 
     def under_way(self, miss: float) -> float:
         """Share of the requests that wait at a time that are for memory, which takes longest over them."""
-        share = self.share(miss)
-        slow = share * (self.idle if self.loaded is None else self.loaded)
-        return slow / (slow + (1 - share) * self.hit) if slow else 0.0
+        return waiting_share(self.hit, self.most, self.share(miss))
 
     def slowdown(self, miss: float, cores: float) -> float:
         """How much longer requests wait on the average than for L2.
@@ -47,8 +45,24 @@ class Waiting:
             miss: Share of the bytes that L2 lacks.
             cores: Share of the cores that read so.
         """
-        more = 0.0 if self.loaded is None else (self.loaded - self.idle) * cores * self.under_way(miss)
-        return max(1.0, 1 + self.share(miss) * ((self.idle + more) / self.hit - 1))
+        return slowdown(self.hit, self.idle, self.most, self.share(miss), cores)
+
+    @property
+    def most(self) -> int:
+        """If all requests are for memory."""
+        return self.idle if self.loaded is None else self.loaded
+
+
+def waiting_share(hit: int, loaded: int, share: float) -> float:
+    """`Waiting.under_way` of plain numbers, for a share of requests that memory answers."""
+    slow = share * loaded
+    return slow / (slow + (1 - share) * hit) if slow else 0.0
+
+
+def slowdown(hit: int, idle: int, loaded: int, share: float, cores: float) -> float:
+    """`Waiting.slowdown` of plain numbers."""
+    more = (loaded - idle) * cores * waiting_share(hit, loaded, share)
+    return max(1.0, 1 + share * ((idle + more) / hit - 1))
 
 
 @dataclass(frozen=True, slots=True)

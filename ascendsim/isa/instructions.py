@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Union
 
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES
+from ascendsim.core.records import quickly_made
 
 
 class Pipe(Enum):
@@ -59,6 +60,7 @@ ALIGNMENT = {
 }
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Affine:
     """base + sum(coefficient * loop variable).
@@ -108,6 +110,7 @@ class Allocation:
         return self.slot_bytes * self.slots
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Operand:
     """Bytes that an instruction reads or writes.
@@ -127,6 +130,7 @@ class Operand:
     slot: Affine = ZERO
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Move:
     """DMA: `bursts` pieces of `burst_bytes` each, between GM and a buffer or between two buffers.
@@ -161,6 +165,7 @@ class Move:
         return self.bursts * self.burst_bytes
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Img2Col:
     """load3d on MTE1: unfolds a feature-map tile of L1 into fractals of L0A (or L0B).
@@ -180,6 +185,7 @@ class Img2Col:
     effect: Hashable | None = None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Mmad:
     """c[m, n] (+)= a[m, k] @ b[k, n] on the Cube; sizes are the useful ones, the unit rounds up to whole
@@ -208,6 +214,7 @@ class Mmad:
     hf32: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Vector:
     """One vector instruction over `elements` elements (or the L0C -> UB move of coupled cores).
@@ -251,6 +258,7 @@ class Scalar:
     effect: Hashable | None = None
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class SetFlag:
     """Adds one to a flag when everything before it in `pipe` is complete. Does not hold the pipe up.
@@ -266,6 +274,7 @@ class SetFlag:
     unit_flag: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class WaitFlag:
     """Holds `pipe` until the flag is above zero, then takes one away."""
@@ -336,6 +345,7 @@ class CrossFlag:
         return f"cross-core flag {self.id}"
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Loop:
     """`body` repeated for variable = 0 .. trips - 1. Never unrolled."""

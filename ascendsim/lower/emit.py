@@ -8,7 +8,7 @@ read like the text of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -55,12 +55,15 @@ def plus(*values: Affine | int) -> Affine:
         base += value.base
         for name, step in value.terms:
             steps[name] = steps.get(name, 0) + step
-    return Affine(base, tuple((name, step) for name, step in steps.items() if step))
+    return Affine(base, tuple([(name, step) for name, step in steps.items() if step]) if steps else ())
 
 
 def times(value: Affine, factor: int) -> Affine:
     """Returns factor * value."""
-    return Affine(value.base * factor, tuple((name, step * factor) for name, step in value.terms if factor))
+    terms = value.terms
+    if terms:
+        terms = tuple([(name, step * factor) for name, step in terms]) if factor else ()
+    return Affine(value.base * factor, terms)
 
 
 def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
@@ -220,9 +223,9 @@ class BlockBuilder:
 
     def emit(self, *instructions: Instruction) -> None:
         """Appends instructions; vector instructions learn whether their reads conflict in the banks of UB."""
-        self._bodies[-1].extend(
-            self._with_banks(item) if isinstance(item, Vector) else item for item in instructions
-        )
+        body = self._bodies[-1]
+        for item in instructions:
+            body.append(self._with_banks(item) if isinstance(item, Vector) else item)
 
     def _with_banks(self, vector: Vector) -> Vector:
         groups = self.soc.vector.bank_groups
@@ -295,7 +298,7 @@ class BlockBuilder:
         yield Affine(0, ((variable, 1),))
         del self._open[variable]
         body = self._bodies.pop()
-        turns: dict[str, tuple[int, int]] = {}
+        turns: dict[str, int] = {}
         for ring in self._rings.values():
             filled, emptied = before.get(ring, (0, 0))
             turn = ring.filled - filled
@@ -306,7 +309,7 @@ class BlockBuilder:
                     f"{turn} and {ring.emptied - emptied}",
                 )
             if turn % ring.slots:
-                turns.update({allocation.name: (turn, ring.slots) for allocation in ring.allocations})
+                turns.update({allocation.name: turn % ring.slots for allocation in ring.allocations})
             ring.filled, ring.emptied = filled + trips * turn, emptied + trips * turn
         self.emit_loop(
             Loop(variable, trips, tuple(_advance(body, variable, turns)) if turns else tuple(body))
@@ -326,28 +329,40 @@ class BlockBuilder:
 
 
 def _advance(
-    body: Sequence[Statement], variable: str, turns: dict[str, tuple[int, int]]
+    body: Sequence[Statement], variable: str, turns: Mapping[str, int]
 ) -> Iterator[Statement]:
-    """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`."""
+    """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`.
+
+    Args:
+        body: Of the loop.
+        variable: Of the loop.
+        turns: By allocation, slots by which a trip moves on.
+    """
 
     def shift(operand: Operand) -> Operand:
-        turn = turns.get(operand.name) if operand.buffer is not Buffer.GM else None
-        if turn is None:
+        turn = turns.get(operand.name)
+        if turn is None or operand.buffer is Buffer.GM:
             return operand
-        return replace(operand, slot=plus(operand.slot, Affine(0, ((variable, turn[0] % turn[1]),))))
+        buffer, name, size, offset = operand.buffer, operand.name, operand.bytes, operand.offset
+        return Operand(buffer, name, size, offset, plus(operand.slot, Affine(0, ((variable, turn),))))
 
     for item in body:
-        if isinstance(item, Loop):
+        if isinstance(item, SetFlag | WaitFlag):
+            yield item
+        elif isinstance(item, Loop):
             yield Loop(item.variable, item.trips, tuple(_advance(item.body, variable, turns)))
         elif isinstance(item, Move | Img2Col):
-            yield replace(item, dst=shift(item.dst), src=shift(item.src))
+            dst, src = shift(item.dst), shift(item.src)
+            same = dst is item.dst and src is item.src
+            yield item if same else replace(item, dst=dst, src=src)
         elif isinstance(item, Mmad):
             bias = None if item.bias is None else shift(item.bias)
             yield replace(item, dst=shift(item.dst), a=shift(item.a), b=shift(item.b), bias=bias)
         elif isinstance(item, Vector):
-            yield replace(item, dst=shift(item.dst), srcs=tuple(shift(source) for source in item.srcs))
+            dst, srcs = shift(item.dst), tuple([shift(source) for source in item.srcs])
+            yield item if dst is item.dst and srcs == item.srcs else replace(item, dst=dst, srcs=srcs)
         elif isinstance(item, Scalar):
-            dsts, srcs = (tuple(shift(operand) for operand in side) for side in (item.dsts, item.srcs))
+            dsts, srcs = (tuple([shift(operand) for operand in side]) for side in (item.dsts, item.srcs))
             yield replace(item, dsts=dsts, srcs=srcs)
         else:
             yield item

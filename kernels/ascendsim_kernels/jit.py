@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numba
@@ -87,8 +88,10 @@ def lean(function: Function) -> Function:
     return _cached(function, _nrt=False)
 
 
-def _cached(function: Function, **options: bool) -> Function:
+def _cached(function: Function, part: str = "", **options: bool) -> Function:
     folder, previous = cache_folder(), config.CACHE_DIR
+    if folder is not None:
+        folder /= part
     if folder is not None:
         config.CACHE_DIR = str(folder)  # read when the decorator runs; other numba users keep their own
     try:
@@ -98,6 +101,42 @@ def _cached(function: Function, **options: bool) -> Function:
     finally:
         config.CACHE_DIR = previous
     return compiled
+
+
+def compiled_with_callees(function: Function, package: str) -> Function:
+    """Compiles a function of numbers, strings and arrays, and all functions of a package that it calls, which
+    stay as they are for the interpreter. Cached under a key made of all their sources too.
+    """
+    found: dict[FunctionType, dict[str, FunctionType]] = {}
+
+    def collect(one: FunctionType) -> None:
+        if one in found:
+            return
+        named = {name: one.__globals__.get(name) for name in one.__code__.co_names}
+        found[one] = {
+            name: value
+            for name, value in named.items()
+            if isinstance(value, FunctionType) and value.__module__.split(".")[0] == package
+        }
+        for value in found[one].values():
+            collect(value)
+
+    assert isinstance(function, FunctionType)
+    collect(function)
+    files = sorted({one.__code__.co_filename for one in found})
+    digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+    made: dict[FunctionType, Any] = {}
+
+    def compiled(one: FunctionType) -> Any:
+        if one not in made:
+            scope = one.__globals__ | {name: compiled(value) for name, value in found[one].items()}
+            copy = FunctionType(one.__code__, scope, one.__name__, one.__defaults__)
+            copy.__module__, copy.__qualname__ = one.__module__, one.__qualname__
+            made[one] = _cached(copy, digest)
+        return made[one]
+
+    result: Function = compiled(function)
+    return result
 
 
 def inlined(function: Function) -> Function:

@@ -9,16 +9,15 @@ A run that begins inside of an output row may touch one output row more than one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
 from ascendsim.lower.templates.strips import held_columns
 from ascendsim.opset.work import ConvGeometry
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The input rows that `positions` successive output positions need.
 
     Attributes:
@@ -51,8 +50,8 @@ def run_grain(conv: ConvGeometry | None, total: int, share: int, run: int) -> in
     if conv is None:
         return 1
     share = min(share, total)
-    steps = [step for step, whole in ((share, total), (run, share)) if step < whole]
-    return gcd(conv.out_w, *steps)
+    grain = gcd(conv.out_w, share) if share < total else conv.out_w
+    return gcd(grain, run) if run < share else grain
 
 
 def window(conv: ConvGeometry, positions: int, grain: int, kernel_rows: int | None = None) -> Window:
@@ -94,15 +93,26 @@ def taps(conv: ConvGeometry | None) -> int:
 def a_bytes(conv: ConvGeometry | None, rows_of_a: int, k_blocks: int, grain: int = 1) -> int:
     """Bytes in L1 of A's tile: `rows_of_a` rows (or positions, see `window`), `k_blocks` blocks of k."""
     if conv is None:
-        return ceil_div(rows_of_a, 16) * FRACTAL_BYTES * k_blocks
+        return matrix_bytes(rows_of_a, k_blocks)
     if is_direct(conv):
-        return rows_of_a * BLOCK_BYTES * k_blocks
-    return (
-        window(conv, rows_of_a, grain, kernel_rows(conv, k_blocks)).rows
-        * held_columns(conv, k_blocks)
-        * BLOCK_BYTES
-        * ceil_div(k_blocks, taps(conv))
-    )
+        return positions_bytes(rows_of_a, k_blocks)
+    return unfolded_bytes(conv, held_columns(conv, k_blocks), rows_of_a, k_blocks, grain)
+
+
+def matrix_bytes(rows: int, k_blocks: int) -> int:
+    """Bytes in L1 of so many rows of a matrix."""
+    return ceil_div(rows, FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
+
+
+def positions_bytes(positions: int, k_blocks: int) -> int:
+    """Bytes in L1 of so many positions of a map that needs no unfolding."""
+    return positions * BLOCK_BYTES * k_blocks
+
+
+def unfolded_bytes(conv: ConvGeometry, columns: int, positions: int, k_blocks: int, grain: int) -> int:
+    """Bytes in L1 of so many columns of the input rows under a run of positions."""
+    rows = window(conv, positions, grain, kernel_rows(conv, k_blocks)).rows
+    return rows * columns * BLOCK_BYTES * ceil_div(k_blocks, taps(conv))
 
 
 def input_rows(conv: ConvGeometry) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates, held_bytes, way_in
 from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
 from ascendsim.lower.templates.traffic import Share, cores_of, dram_bytes
 
@@ -16,7 +16,7 @@ def least_cycles(product: Product, rates: Rates, share: Share) -> float:
     """
     batch, images, m, n = share
     blocks = batch * images * ceil_div(m, FRACTAL_ROWS) * ceil_div(n, FRACTAL_ROWS) * product.k_blocks
-    a = batch * images * product.a_bytes(m, m, product.k_blocks)
+    a = batch * images * held_bytes(product, m, m, product.k_blocks)
     b = batch * n / FRACTAL_ROWS * FRACTAL_BYTES * product.k_blocks
     bringing = a / rates.way_in(product.a_cut) + b / rates.way_in(product.b_cut)
     return max(blocks * rates.per_block, bringing) + cores_of(product, share) * rates.dispatch
@@ -80,25 +80,27 @@ def least_of_moves(
     cores = cores_of(product, share)
     extra, out = product.extra_bytes, product.result_bytes / max(1.0, rates.unaligned)
     a_tile, b_tile = (
-        product.a_bytes(sm, tile[0], product.k_blocks),
+        held_bytes(product, sm, tile[0], product.k_blocks),
         tile[1] * _BYTES_OF_COLUMN * product.k_blocks,
     )
     core_a: float
     if hold == "b":
-        core_a = sb * si * n_tiles * product.a_bytes(sm, sm, product.k_blocks)
-        if product.conv is not None and product.conv.stride_h > product.conv.kernel_h:
+        core_a = sb * si * n_tiles * held_bytes(product, sm, sm, product.k_blocks)
+        if product.skips_rows:
             core_a = 0  # tiles leave out rows that lie between them
     else:
         core_a = sb * si * (1 if hold == "a" else n_tiles) * m_tiles * a_tile
     core_a /= max(1.0, rates.unaligned)  # such bursts are the quicker ones on some chips
     core_b = sb * sn * FRACTAL_BYTES / FRACTAL_ROWS * product.k_blocks * (1 if hold == "b" else si * m_tiles)
     l2_rate = rates.l2_share * rates.cores / cores
-    rate_a, rate_b = min(l2_rate, rates.way_in(product.a_cut)), min(l2_rate, rates.way_in(product.b_cut))
+    rate_a = min(l2_rate, way_in(rates, product.a_cut, 1.0, 0.0, 0))
+    rate_b = min(l2_rate, way_in(rates, product.b_cut, 1.0, 0.0, 0))
     reading = (core_a + extra / cores) / rate_a + core_b / rate_b
     writing = out / cores / rates.port_out
     a, b = product.operand_bytes
     once = extra - product.again_bytes
-    read = once + (0 if rates.l2_managed else sum(dram_bytes(product, rates.l2_size, share, tile, hold)))
+    from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
+    read = once + (0 if rates.l2_managed else from_a + from_b)
     dram = (read + out if rates.half_duplex else max(read, out)) / rates.dram
     near = max(reading, writing) + min(reading, writing) * IMPERFECT_OVERLAP
     slowest = max(reading, writing, dram)
@@ -107,9 +109,9 @@ def least_of_moves(
     memory = (1 - in_l2) * far + in_l2 * near
     moving = memory + min(computing, near) * IMPERFECT_OVERLAP
     if hold and not (product.a_rows or product.b_rows):  # a core brings all products of its share one by one
-        panels, load = (
-            (sb * n_tiles, b_tile / rate_b) if hold == "b" else (sb * si * m_tiles, a_tile / rate_a)
-        )
+        panels, load = sb * si * m_tiles, a_tile / rate_a
+        if hold == "b":
+            panels, load = sb * n_tiles, b_tile / rate_b
         if product.serial_batch:
             panels -= sb - 1
         moving = max(moving, panels * rates.latency + (panels - 1) * load + computing)

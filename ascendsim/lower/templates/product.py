@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ascendsim.core.dtypes import DType
@@ -20,8 +20,17 @@ from ascendsim.core.formats import (
     align,
     ceil_div,
 )
-from ascendsim.isa.cost_model import Waiting
-from ascendsim.lower.templates.conv import a_bytes, input_rows, is_direct, run_grain, taps
+from ascendsim.isa.cost_model import Waiting, slowdown
+from ascendsim.lower.templates.conv import (
+    input_rows,
+    is_direct,
+    matrix_bytes,
+    positions_bytes,
+    run_grain,
+    taps,
+    unfolded_bytes,
+)
+from ascendsim.lower.templates.strips import Strip, strip_columns
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
 
@@ -88,21 +97,31 @@ class Product:
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""
-        return align(tile_n, self.b_columns) // FRACTAL_ROWS
+        return blocks_of_b(self, tile_n)
 
     def a_bytes(self, share_m: int, run: int, k_blocks: int) -> int:
         """What L1 holds of A for the longest runs of at most so many rows, where a core takes so many."""
-        key = share_m, run, k_blocks
-        known = self._known_bytes.get(key)
-        if known is None:
-            grain = run_grain(self.conv, self.m, share_m, run)
-            rows = min(run, share_m, self.m)
-            known = self._known_bytes[key] = a_bytes(self.conv, rows, k_blocks, grain)
-        return known
+        return held_bytes(self, share_m, run, k_blocks)
 
     @cached_property
-    def _known_bytes(self) -> dict[tuple[int, int, int], int]:
-        return {}
+    def mapped(self) -> bool:
+        """Whether A is a feature map."""
+        return self.conv is not None
+
+    @cached_property
+    def skips_rows(self) -> bool:
+        """Whether tiles leave out rows of the map that lie between them."""
+        return self.conv is not None and self.conv.stride_h > self.conv.kernel_h
+
+    @cached_property
+    def strips(self) -> int:
+        """Strips of an image; 0 for maps in whole rows, and matrices."""
+        return self.conv.count if isinstance(self.conv, Strip) else 0
+
+    @cached_property
+    def whole_width(self) -> int:
+        """Columns of the map that strips are cut from."""
+        return self.conv.whole_width if isinstance(self.conv, Strip) else 0
 
     @cached_property
     def extra_bytes(self) -> int:
@@ -213,12 +232,44 @@ class Rates:
             missed: Share of its bytes that DRAM delivers.
             cores: That read so.
         """
-        port = self.port_in / lines if self.holds_requests else self.port_in
-        if missed and self.waiting is not None:
-            port /= replace(self.waiting, lines=lines).slowdown(missed, min(1.0, cores / self.cores))
-        if not cut:
-            return port
-        return min(port, {"rows": self.cut_rows, "ragged": self.cut_ragged}[cut])
+        return way_in(self, cut, lines, missed, cores)
+
+    @property
+    def waits(self) -> tuple[int, int, int]:
+        """How long requests wait (`Waiting`): for L2, for memory, for memory that all ask; zeros = that does
+        not decide.
+        """
+        waiting = self.waiting
+        return (0, 0, 0) if waiting is None else (waiting.hit, waiting.idle, waiting.most)
+
+
+def blocks_of_b(product: Product, tile_n: int) -> int:
+    """`Product.b_blocks`."""
+    return align(tile_n, product.b_columns) // FRACTAL_ROWS
+
+
+def held_bytes(product: Product, share_m: int, run: int, k_blocks: int) -> int:
+    """`Product.a_bytes`."""
+    rows = min(run, share_m, product.m)
+    if not product.mapped:
+        return matrix_bytes(rows, k_blocks)
+    if not product.unfolds:
+        return positions_bytes(rows, k_blocks)
+    conv = product.conv
+    assert conv is not None
+    columns = strip_columns(conv, product.whole_width, k_blocks) if product.strips else conv.width
+    return unfolded_bytes(conv, columns, rows, k_blocks, run_grain(conv, product.m, share_m, run))
+
+
+def way_in(rates: Rates, cut: str, lines: float, missed: float, cores: int) -> float:
+    """`Rates.way_in`."""
+    port = rates.port_in / lines if rates.holds_requests else rates.port_in
+    hit, idle, loaded = rates.waits
+    if missed > 0 and hit:
+        port /= slowdown(hit, idle, loaded, missed / lines, min(1.0, cores / rates.cores))
+    if cut == "rows":
+        return min(port, rates.cut_rows)
+    return min(port, rates.cut_ragged) if cut == "ragged" else port
 
 
 def in_hf32(dtype: str, convolves: bool, soc: SocSpec) -> bool:

@@ -8,7 +8,6 @@ and fits, or nothing (`traffic`). Rates are those of the chip's description.
 from __future__ import annotations
 
 import math
-from functools import cache
 
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
@@ -25,7 +24,6 @@ def score(
     rates: Rates,
     share: tuple[int, int, int, int],
     sizes: tuple[int, int, int, int],
-    *,
     hold: str,
     accumulators: int,
     band: int,
@@ -94,11 +92,22 @@ def score(
         least = in_turn * (rates.latency + busy + idle * IMPERFECT_OVERLAP + out) * -(-cores // rates.cores)
         if least + cores * rates.dispatch > limit * ROUNDING:
             return math.inf
-    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk=chunk, hold=hold, band=band)
+    t = traffic_of(product, rates, share, (tile_m, tile_n), chunk, hold, band)
+    # the loop around the loads of the streaming operand, and what keeps them from running ahead: they do so
+    # inside a loop, but not into the next turn of the loop around
     ahead = lookahead(rates.queue)
-
-    def time(end: End) -> float:
-        """Cycles in one of the two cases."""
+    late = steps // chunks * -(-band // tile_m) > ahead
+    turns = sb * si * n_tiles if chunks == 1 else tiles
+    panels = 0.0  # held ones that nothing hides
+    if hold == "b":
+        panels = sb * n_tiles - 1 + (1 - 1 / chunks)
+    elif hold == "a":
+        panels = sb * si * m_tiles - 1 + (1 - 1 / chunks)
+    result_bytes = m_blocks * n_blocks * FRACTAL_ROWS * FRACTAL_ROWS * product.out_itemsize
+    spent = 0.0
+    for end, part in ((t.far, 1 - t.in_l2), (t.near, t.in_l2)):  # cycles in each of the two cases
+        if not part:
+            continue
         dram, reading, writing = end.dram / in_turn, end.reading / in_turn, t.writing / in_turn
         slowest = max(reading, dram, writing)
         memory = slowest + (reading + dram + writing - slowest) * IMPERFECT_OVERLAP
@@ -106,23 +115,17 @@ def score(
         # the latency
         a_load, b_load = t.a_tile / end.rate_a, t.b_tile / end.rate_b
         first = rates.latency + (a_load + b_load) / chunks
-        if hold == "b":
-            first += (sb * n_tiles - 1 + (1 - 1 / chunks)) * (b_load + rates.latency)
-        elif hold == "a":
-            first += (sb * si * m_tiles - 1 + (1 - 1 / chunks)) * (a_load + rates.latency)
-        last = out + m_blocks * n_blocks * FRACTAL_ROWS * FRACTAL_ROWS * product.out_itemsize / end.rate_out
+        if hold:
+            first += panels * ((b_load if hold == "b" else a_load) + rates.latency)
+        last = out + result_bytes / end.rate_out
         waits = tiles * chunks * max(0.0, (rates.latency - pace / chunks) / 2) if band == tile_m else 0.0
-        if (
-            steps // chunks * -(-band // tile_m) > ahead
-        ):  # loads run ahead inside a loop, but not into the next turn of the loop around
-            turns = sb * si * n_tiles if chunks == 1 else tiles
+        if late:
             load = (a_load + (0 if hold == "b" else b_load)) / chunks + rates.latency
             waits = max(waits, (turns - 1) * max(0.0, load - ahead * pace / steps))
         others = idle + min(busy, memory)
-        return max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
-
-    cycles = (1 - t.in_l2) * time(t.far) + (t.in_l2 * time(t.near) if t.in_l2 else 0.0)
-    return in_turn * cycles * -(-t.cores // rates.cores) + t.cores * rates.dispatch
+        taken = max(first + busy + waits, memory + compute / chunks) + others * IMPERFECT_OVERLAP + last
+        spent += part * taken
+    return in_turn * spent * -(-t.cores // rates.cores) + t.cores * rates.dispatch
 
 
 def tiled_blocks(elements: int, tile: int) -> int:
@@ -135,7 +138,6 @@ def tiled_blocks(elements: int, tile: int) -> int:
     return whole * -(-tile // FRACTAL_ROWS) - (-tail // FRACTAL_ROWS)
 
 
-@cache
 def lookahead(queue: int) -> int:
     """How many mmads the scalar unit is ahead of the Cube before its queue is full."""
     return max(1, queue // ENTRIES_PER_STEP - 1)

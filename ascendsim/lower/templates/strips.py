@@ -69,7 +69,12 @@ def held_columns(conv: ConvGeometry, k_blocks: int) -> int:
     """Columns of a map that a chunk of k needs in L1: all of a whole map, those under its taps of a strip."""
     if not isinstance(conv, Strip):
         return conv.width
-    return min(conv.whole_width, columns_under(conv, conv.out_w, kernel_columns(conv, k_blocks)))
+    return strip_columns(conv, conv.whole_width, k_blocks)
+
+
+def strip_columns(strip: ConvGeometry, whole_width: int, k_blocks: int) -> int:
+    """The same of a strip of a map that has so many."""
+    return min(whole_width, columns_under(strip, strip.out_w, kernel_columns(strip, k_blocks)))
 
 
 def row_parts(conv: ConvGeometry) -> tuple[int, ...]:
@@ -90,7 +95,12 @@ def strip_waste(strip: Strip, burst: int) -> float:
 
     Bursts begin and end anywhere unless they are whole transactions: they touch one more then.
     """
-    if strip.count == 1:
+    return waste_of(strip.count, burst)
+
+
+def waste_of(strips: int, burst: int) -> float:
+    """The same for so many strips of an image."""
+    if strips == 1:
         return 1.0
     touched = align(burst, TRANSACTION_BYTES)
     return (touched if touched == burst else touched + TRANSACTION_BYTES) / burst

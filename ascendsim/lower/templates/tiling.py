@@ -20,17 +20,14 @@ from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
+from ascendsim.lower.templates.compiled_search import share_search
 from ascendsim.lower.templates.conv import is_direct, taps
-from ascendsim.lower.templates.least import (
-    least_cycles,
-    least_of_moves,
-    least_of_tiles,
-    loading_cycles,
-)
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates, rates_of
-from ascendsim.lower.templates.score import lookahead, score
+from ascendsim.lower.templates.least import least_cycles
+from ascendsim.lower.templates.product import Product, Rates, rates_of
+from ascendsim.lower.templates.score import score
+from ascendsim.lower.templates.share_tiles import BANDS, HOLDS, column_bytes, most_tiles
 from ascendsim.lower.templates.strips import Strip, row_parts
-from ascendsim.lower.templates.traffic import Share, cores_of
+from ascendsim.lower.templates.traffic import Share
 from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
 from ascendsim.opset.work import ConvGeometry
 from ascendsim.soc.spec import SocSpec
@@ -218,51 +215,37 @@ def candidates(
             depth of the queue; with the score of another form, what must do so.
         best: The best score of another form.
     """
-    by_depth = dict.fromkeys(queue_depths(rates.queue), best)
+    depths = queue_depths(rates.queue)
+    by_depth = [best] * len(depths)
     alone = math.isinf(best)
     some = False  # whether anything fits: if nothing does, smaller tiles are tried
+    search = share_search(product, rates, chunk_units(product.conv), depths)
     bounds = [(least_cycles(product, rates, share), share) for share in shares(product, rates.cores)]
     for least, share in sorted(bounds):  # the likely ones first, so that what cannot come near is seen sooner
-        _, _, sm, sn = share
-        if least > within * best:
+        if least > within * max(by_depth):
             break
+        _, _, sm, sn = share
         grain_m, grain_n = product.grains
         most_n = min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS))
         in_lines = [size for size in product.line_columns if size < sn and size <= most_n * FRACTAL_ROWS]
-        for tile_n in dict.fromkeys((*tile_sizes(sn, most_n, smallest, grain_n), *in_lines)):
-            for tile_m in run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest, grain_m):
-                blocks = ceil_div(tile_m, FRACTAL_ROWS) * ceil_div(tile_n, FRACTAL_ROWS)
-                if blocks * ACCUMULATOR_BYTES > rates.l0c:
-                    continue
-                if loading_cycles(product, rates, share, tile_m, tile_n) > within * best:
-                    continue
-                accumulators = 2 if 2 * blocks * ACCUMULATOR_BYTES <= rates.l0c else 1
-                if some:
-                    least = least_of_tiles(product, rates, share, (tile_m, tile_n), accumulators)
-                    if least + cores_of(product, share) * rates.dispatch > within * best:
-                        continue
-                for hold in ("", "b", "a"):
-                    if some and alone:  # of another form even worse ones count
-                        moving = least_of_moves(
-                            product, rates, share, (tile_m, tile_n), hold, least - rates.latency
-                        )
-                        if moving > within * best:
-                            continue
-                    for tiling in _fill_l1(
-                        product,
-                        rates,
-                        share,
-                        tile_m,
-                        tile_n,
-                        hold=hold,
-                        accumulators=accumulators,
-                        limit=within * best,
-                        exact=alone,
-                    ):
-                        for depth in tiling.depths:
-                            by_depth[depth] = min(by_depth[depth], tiling.cycles)
-                        best, some = max(by_depth.values()), True
-                        yield tiling
+        tiles_n = list(dict.fromkeys((*tile_sizes(sn, most_n, smallest, grain_n), *in_lines)))
+        tiles_m = run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest, grain_m)
+        for sizes, cycles in search(share, tiles_n, tiles_m, by_depth, within, alone, some):
+            some = True
+            tile_m, tile_n, chunk, step, hold, accumulators, band, of_depths = sizes
+            made_for = tuple([depth for place, depth in enumerate(depths) if of_depths >> place & 1])
+            yield Tiling(
+                *share,
+                tile_m,
+                tile_n,
+                chunk,
+                step,
+                HOLDS[hold],
+                accumulators,
+                cycles,
+                band,
+                depths=made_for,
+            )
 
 
 def smallest_tile_bytes(product: Product) -> int:
@@ -276,11 +259,6 @@ def smallest_tile_bytes(product: Product) -> int:
         for blocks in (unit, product.k_blocks)
     )
     return min(2 * (a + b), 2 * a + held_b, held_a + 2 * b)
-
-
-def column_bytes(columns: int) -> int:
-    """Room in L1 that a core keeps for a value a column (a bias, whether there is one or not)."""
-    return align(columns * 4, 32)
 
 
 def block_counts(cores: int) -> list[int]:
@@ -379,86 +357,6 @@ def run_sizes(
     return sizes
 
 
-def _fill_l1(
-    product: Product,
-    rates: Rates,
-    share: Share,
-    tile_m: int,
-    tile_n: int,
-    *,
-    hold: str,
-    accumulators: int,
-    limit: float,
-    exact: bool,
-) -> Iterator[Tiling]:
-    """Chooses step and chunk of k, and bands of tiles, so that all fits; scores the results and leaves out
-    what must be above the limit, or what is, if that is `exact`.
-    """
-    conv, k_blocks = product.conv, product.k_blocks
-    m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
-    step = min(
-        rates.l0a // 2 // (m_blocks * FRACTAL_BYTES), rates.l0b // 2 // (n_blocks * FRACTAL_BYTES), k_blocks
-    )
-    if step < 1:
-        return
-    panel = 0
-    if hold == "b":
-        panel = product.b_blocks(tile_n) * FRACTAL_BYTES * k_blocks
-    elif hold == "a":
-        panel = product.a_bytes(share[2], tile_m, k_blocks)
-    for unit in chunk_units(conv):
-        a_unit, b_unit = (
-            product.a_bytes(share[2], tile_m, unit),
-            product.b_blocks(tile_n) * FRACTAL_BYTES * unit,
-        )
-        streamed = (a_unit if hold != "a" else 0) + (b_unit if hold != "b" else 0)
-        room = (rates.l1 - panel - column_bytes(share[3])) // (2 * streamed)
-        if room >= 1:
-            break
-    else:
-        return
-    units = ceil_div(k_blocks, unit)
-    depths = queue_depths(rates.queue)
-    options: dict[int, list[int]] = {}
-    for queue in depths:
-        most = max(1, step * lookahead(queue) // unit)
-        chunk = min(k_blocks, ceil_div(units, ceil_div(units, min(room, most))) * unit)
-        if 1 < unit < taps(conv) or (conv is not None and unit < conv.kernel_w):
-            chunk = unit  # one kernel row at a time, or a part of it
-        elif not hold and 2 * (product.a_bytes(share[2], tile_m, chunk) + b_unit // unit * chunk) > (
-            rates.l1 - column_bytes(share[3])
-        ):
-            chunk = unit  # dilated rows lie far apart: two hold more than twice the rows of one
-        options.setdefault(chunk, []).append(queue)
-    if hold == "b" and unit > 1 and room >= units:
-        options[k_blocks] = list(depths)
-    if conv is not None and units == 1 and unit == taps(conv):
-        # all of k is one channel block (few colours): with single kernel rows the Cube begins sooner
-        options.setdefault(conv.kernel_w, [depths[-1]])
-    for chunk in sorted(options):
-        even_step = ceil_div(chunk, ceil_div(chunk, step))
-        for tiles in bands(product, share[2], tile_m, hold, chunk):
-            band = min(share[2], tiles * tile_m)
-            slot = product.a_bytes(share[2], band, chunk) if hold == "b" else 0
-            if panel + 2 * slot + column_bytes(share[3]) <= rates.l1:
-                sizes = tile_m, tile_n, chunk, even_step
-                cycles = score(
-                    product,
-                    rates,
-                    share,
-                    sizes,
-                    hold=hold,
-                    accumulators=accumulators,
-                    band=band,
-                    limit=limit,
-                    exact=exact,
-                )
-                if cycles < math.inf and (cycles <= limit or not exact):
-                    yield Tiling(
-                        *share, *sizes, hold, accumulators, cycles, band, depths=tuple(options[chunk])
-                    )
-
-
 @cache
 def queue_depths(queue: int) -> tuple[int, ...]:
     """Depths that chunks are made for: that of the chip and halves of it, so that a deeper queue leaves the
@@ -473,13 +371,9 @@ def queue_depths(queue: int) -> tuple[int, ...]:
 
 
 def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:
-    """Numbers of tiles that one load of A may serve: more than one only where halo rows are shared and all of
-    k is held.
-    """
-    if product.conv is None or is_direct(product.conv) or hold != "b" or chunk < product.k_blocks:
-        return (1,)
-    tiles = ceil_div(share_m, tile_m)
-    return tuple(count for count in (1, 2, 3, 4, 8) if count <= max(1, tiles // 2))
+    """Numbers of tiles that one load of A may serve."""
+    most = most_tiles(product, share_m, tile_m, hold, chunk)
+    return tuple([count for count in BANDS if count <= most])
 
 
 def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:

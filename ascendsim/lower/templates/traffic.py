@@ -19,8 +19,8 @@ from ascendsim.core.formats import (
 )
 from ascendsim.isa.cost_transfer import unaligned_efficiency
 from ascendsim.lower.templates.conv import is_direct
-from ascendsim.lower.templates.product import Product, Rates
-from ascendsim.lower.templates.strips import Strip, strip_waste
+from ascendsim.lower.templates.product import Product, Rates, held_bytes, way_in
+from ascendsim.lower.templates.strips import waste_of
 from ascendsim.opset.work import ConvGeometry
 
 Share = tuple[int, int, int, int]  # what one core takes at most along batch, images, m and n
@@ -70,7 +70,7 @@ def cores_of(product: Product, share: Share) -> int:
 
 
 def traffic_of(
-    product: Product, rates: Rates, share: Share, tile: tuple[int, int], *, chunk: int, hold: str, band: int
+    product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int
 ) -> Traffic:
     """Traffic of a tiling; see `score` for the arguments. A batch that runs in turn counts as a whole."""
     conv, k_blocks = product.conv, product.k_blocks
@@ -78,81 +78,73 @@ def traffic_of(
     tile_m, tile_n = tile
     m_tiles, n_tiles = -(-sm // tile_m), -(-sn // tile_n)
     tiles = sb * si * m_tiles * n_tiles
-    a_tile = product.a_bytes(sm, band, chunk) * -(-k_blocks // chunk)
+    a_tile = held_bytes(product, sm, band, chunk) * -(-k_blocks // chunk)
     b_tile = -(-tile_n // FRACTAL_ROWS) * FRACTAL_BYTES * k_blocks
     a_loads = sb * si * -(-sm // band) * (1 if hold == "a" else n_tiles)
     b_loads = sb * n_tiles if hold == "b" else tiles
     core_a: float = a_loads * a_tile
     core_b = b_loads * b_tile * (sn / (n_tiles * tile_n))
-    bursts_a = bursts_b = LONG
-    if product.a_rows or product.b_rows:
-        reach = {
-            "m": (tile_m, product.m),
-            "n": (tile_n, product.n),
-            "k": (chunk if not hold else k_blocks, k_blocks),
-        }
-        bursts_a, bursts_b = (
-            Bursts.of(axis, reach, rates, product.itemsize) for axis in (product.a_rows, product.b_rows)
-        )
-        core_a *= bursts_a.dram
-        core_b *= bursts_b.dram
-    if conv is not None and not aligned_planes(conv, tile_m):
+    run = k_blocks if hold else chunk
+    bursts_a = bursts_of(product, rates, product.a_rows, tile, run)
+    bursts_b = bursts_of(product, rates, product.b_rows, tile, run)
+    core_a *= bursts_a.dram
+    core_b *= bursts_b.dram
+    mapped, strips = product.mapped, product.strips
+    if conv is not None and mapped and not planes_are_aligned(conv, not product.unfolds, tile_m):
         core_a /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
-    core_a *= strip_waste(conv, conv.width * BLOCK_BYTES) if isinstance(conv, Strip) else 1.0
+    if conv is not None and strips:
+        core_a *= waste_of(strips, conv.width * BLOCK_BYTES)
     cores = cores_of(product, share)
     extra_in, out = product.extra_bytes, product.result_bytes
-    if conv is not None and tile_m % FRACTAL_ROWS and tile_m < product.m:
+    if mapped and tile_m % FRACTAL_ROWS and tile_m < product.m:
         # a channel block of the tile does not end on a 512 B boundary
         out /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
-    if isinstance(conv, Strip):
-        out *= strip_waste(conv, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
+    if conv is not None and strips:
+        out *= waste_of(strips, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
     from_a, from_b = core_a * cores, core_b * cores
     if not rates.l2_managed:
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
-
     l2_rate = rates.l2_share * rates.cores / cores
-
-    def way(bursts: Bursts, cut: str, missed: float) -> float:
-        """Rate of a core's own path to an operand, where DRAM delivers so much of what it reads of it."""
-        return bursts.dram * min(l2_rate / bursts.l2, rates.way_in(cut, bursts.requests, missed, cores))
-
-    def end(from_dram: float, written: float, rate_a: float, rate_b: float, rate_out: float) -> End:
-        dram = from_dram + written if rates.half_duplex else max(from_dram, written)
-        return End(
-            dram / rates.dram,
-            rate_a,
-            rate_b,
-            rate_out,
-            (core_a + extra_in / cores) / rate_a + core_b / rate_b,
-        )
-
     # cores that read the same bytes share what DRAM delivers
     shared_a, shared_b = max(1.0, core_a * cores / from_a), max(1.0, core_b * cores / from_b)
-    way_a, way_b = slow_a, slow_b = way(bursts_a, product.a_cut, 0.0), way(bursts_b, product.b_cut, 0.0)
-    if rates.waiting is not None:  # what comes from DRAM comes slower
-        slow_a = way(bursts_a, product.a_cut, 1 / shared_a)
-        slow_b = way(bursts_b, product.b_cut, 1 / shared_b)
+    way_a = slow_a = _way(rates, bursts_a, product.a_cut, l2_rate, 0.0, cores)
+    way_b = slow_b = _way(rates, bursts_b, product.b_cut, l2_rate, 0.0, cores)
+    if rates.waits[0]:  # what comes from DRAM comes slower
+        slow_a = _way(rates, bursts_a, product.a_cut, l2_rate, 1 / shared_a, cores)
+        slow_b = _way(rates, bursts_b, product.b_cut, l2_rate, 1 / shared_b, cores)
     far_a, far_b = min(slow_a, rates.dram / cores * shared_a), min(slow_b, rates.dram / cores * shared_b)
-    weights = product.b_constant
+    near_b = far_b if product.b_constant else way_b
     a, b = product.operand_bytes
+    from_dram = from_a + from_b + extra_in - product.again_bytes
+    of_weights = from_b if product.b_constant else 0.0
+    if rates.half_duplex:
+        far_dram, near_dram = from_dram + out, of_weights + 0.0
+    else:
+        far_dram, near_dram = max(from_dram, out), max(of_weights, 0.0)
+    more = extra_in / cores
     return Traffic(
-        a_tile,
-        b_tile,
-        writing=out / cores / rates.port_out,
-        cores=cores,
-        far=end(
-            from_a + from_b + extra_in - product.again_bytes,
-            out,
+        a_tile * 1.0,
+        b_tile * 1.0,
+        out / cores / rates.port_out,
+        cores,
+        End(
+            far_dram / rates.dram,
             far_a,
             far_b,
             min(rates.port_out, rates.dram / cores),
+            (core_a + more) / far_a + core_b / far_b,
         ),
-        near=end(from_b if weights else 0.0, 0.0, way_a, far_b if weights else way_b, rates.port_out),
-        in_l2=0.5
+        End(near_dram / rates.dram, way_a, near_b, rates.port_out, (core_a + more) / way_a + core_b / near_b),
+        0.5
         * min(
             1.0, rates.l2_size / (a + extra_in - product.again_bytes + out + (0 if rates.l2_managed else b))
         ),
     )
+
+
+def _way(rates: Rates, bursts: Bursts, cut: str, l2_rate: float, missed: float, cores: int) -> float:
+    """Rate of a core's own path to an operand, where DRAM delivers so much of what it reads of it."""
+    return bursts.dram * min(l2_rate / bursts.l2, way_in(rates, cut, bursts.requests, missed, cores))
 
 
 def dram_bytes(
@@ -184,10 +176,13 @@ def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
     """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions
     apart, and so are tiles.
     """
-    plane, step = (
-        conv.height * conv.width,
-        tile_m if is_direct(conv) else conv.width * conv.stride_h * max(1, tile_m // conv.out_w),
-    )
+    return planes_are_aligned(conv, is_direct(conv), tile_m)
+
+
+def planes_are_aligned(conv: ConvGeometry, direct: bool, tile_m: int) -> bool:
+    """The same where it is known whether the map needs no unfolding."""
+    plane = conv.height * conv.width
+    step = tile_m if direct else conv.width * conv.stride_h * max(1, tile_m // conv.out_w)
     return plane % FRACTAL_ROWS == 0 and (step % FRACTAL_ROWS == 0 or step >= plane)
 
 
@@ -210,16 +205,27 @@ class Bursts(NamedTuple):
     def of(cls, axis: str, reach: Mapping[str, tuple[int, int]], rates: Rates, itemsize: int) -> Bursts:
         """Those along an axis, "" for operands in blocks; `reach` has the size of a tile and of the whole."""
         size, whole = reach[axis] if axis else (0, 0)
-        if size >= whole:
-            return cls()
-        burst = size * (BLOCK_BYTES if axis == "k" else itemsize)
-        # parts of a transaction that divide it never cross its border
-        inside = burst % TRANSACTION_BYTES == 0 or TRANSACTION_BYTES % burst == 0
-        lost = 1.0 if inside else unaligned_efficiency(burst, rates.unaligned)
-        dram, l2, lines = (
-            align(burst, grain) / burst for grain in (TRANSACTION_BYTES, rates.request, rates.line)
-        )
-        return cls(dram / lost, l2 / lost, lines)
+        return _bursts(size, whole, BLOCK_BYTES if axis == "k" else itemsize, rates)
 
 
-LONG = Bursts()
+def bursts_of(product: Product, rates: Rates, axis: str, tile: tuple[int, int], run: int) -> Bursts:
+    """Those of an operand that is contiguous along an axis, where a tile has so many rows and columns and a
+    transfer so many blocks of k.
+    """
+    if axis == "m":
+        return _bursts(tile[0], product.m, product.itemsize, rates)
+    if axis == "n":
+        return _bursts(tile[1], product.n, product.itemsize, rates)
+    return _bursts(run if axis else 0, product.k_blocks if axis else 0, BLOCK_BYTES, rates)
+
+
+def _bursts(size: int, whole: int, each: int, rates: Rates) -> Bursts:
+    """Bursts of so many elements (or blocks) of so many bytes each."""
+    if size >= whole:
+        return Bursts(1.0, 1.0, 1.0)
+    burst = size * each
+    # parts of a transaction that divide it never cross its border
+    inside = burst % TRANSACTION_BYTES == 0 or TRANSACTION_BYTES % burst == 0
+    lost = 1.0 if inside else unaligned_efficiency(burst, rates.unaligned)
+    dram = align(burst, TRANSACTION_BYTES) / burst / lost
+    return Bursts(dram, align(burst, rates.request) / burst / lost, align(burst, rates.line) / burst)
