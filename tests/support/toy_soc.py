@@ -159,6 +159,7 @@ TOY = SocSpec(
         core_code_ns=0,
         attention_start_ns=0.0,
         core_bytes=None,
+        images_added=1,
         adds_rows_cycles=1,
         transpose_packs_lines=True,
         select_sets_mask=True,
