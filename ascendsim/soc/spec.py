@@ -242,6 +242,7 @@ class KernelSpec:
     # elementwise kernels cut their result to blocks of 32 B over as many cores as its bytes say, also where
     # operands are broadcast; else to lines of 512 B, and broadcasts over as many as are worth while
     even_shares: bool
+    images_added: int  # images of which a core adds up the channels at least, if it has whole ones
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest

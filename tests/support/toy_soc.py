@@ -164,6 +164,7 @@ TOY = SocSpec(
         even_images=False,
         attention_start_ns=0.0,
         core_bytes=None,
+        images_added=1,
         adds_rows_cycles=1,
         transpose_packs_lines=True,
         select_sets_mask=True,

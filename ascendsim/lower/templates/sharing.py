@@ -29,11 +29,6 @@ CLEARED_BYTES = 48 * 1024
 PROFILED_CORES = {False: 32, True: 48}  # of those chips, by whether vector cores are apart
 
 
-# BNTrainingUpdateGrad takes as long for 16 images as for 32 (ResNet-50, Ascend910B with 30 cores), whatever
-# the size of their maps: a core adds up two at least
-FEWEST_ADDED = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Space:
     """The iteration space: rows x cols, and whether columns may be cut anywhere."""
@@ -65,7 +60,11 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         steps: Its steps as the chip has them.
         soc: The chip.
     """
-    whole = None if work.maps is None else _whole_maps(work.maps, space, soc.vector_units)
+    whole = (
+        None
+        if work.maps is None
+        else _whole_maps(work.maps, space, soc.vector_units, soc.kernels.images_added)
+    )
     if whole is not None:
         return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
@@ -226,7 +225,7 @@ def _shares(work: VectorWork, space: Space, parts: int, piece: int) -> Iterator[
         yield 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
 
-def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
+def _whole_maps(maps: Maps, space: Space, cores: int, fewest_added: int) -> tuple[int, int] | None:
     """Rows and columns of a share of whole images or channel blocks; None where cores may have any part.
 
     From the block counts of batch normalisation's kernels in profiles of 910B (30 cores; 16, 32 and 64 images
@@ -244,7 +243,7 @@ def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
         return None
     if by_blocks:
         return space.rows, space.cols // blocks * ceil_div(blocks, cores)
-    least = FEWEST_ADDED if maps.split == "sums" else 1
+    least = fewest_added if maps.split == "sums" else 1
     return space.rows // images * max(min(images, least), ceil_div(images, cores)), space.cols
 
 
