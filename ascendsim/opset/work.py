@@ -255,6 +255,7 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
+        code_at_hand: Whether such a kernel runs so often between others that the cores have its code.
         long_code: Whether the kernel's code outgrows the cores' instruction caches, where the chip has such a
             kernel (`KernelSpec.long_code_ns`).
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
@@ -281,6 +282,7 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
+    code_at_hand: bool = False
     long_code: bool = False
     cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
     search: Search | None = None
@@ -323,7 +325,7 @@ class MoveWork:
         in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
             before it has left its buffer.
         one_buffer: Whether a tile comes only when the one before it has left.
-        own_tiling: See `VectorWork`.
+        own_tiling, code_at_hand: See `VectorWork`.
         pieces: Images, filters and the like of which a core takes whole ones, all the same number; 0 = a core
             takes any part, and there are as many as are worth while.
         most_cores: Over which they are dealt out; 0 = all.
@@ -339,6 +341,7 @@ class MoveWork:
     in_turn: bool = False
     one_buffer: bool = False
     own_tiling: bool = False
+    code_at_hand: bool = False
     pieces: int = 0
     most_cores: int = 0
 
