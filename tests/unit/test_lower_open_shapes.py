@@ -325,3 +325,15 @@ def test_long_rows_of_root_norm_gradients_go_one_by_one() -> None:
         model = asim.compile(b.build(), "Ascend910B4", fusion="off", optimize=False, options=OPEN)
         times.append(asim.simulate(model).duration_us)
     assert times[1] > 1.4 * times[0]
+
+
+def test_short_rows_of_root_norms_are_padded_one_by_one() -> None:
+    """Published: 1146 us for a million rows of two bfloat16 (ops-nn, rms_norm_merge_n.h)."""
+    times = []
+    for cols in (2, 16):
+        b = asim.GraphBuilder("rows")
+        x, scale = b.input("x", (1_000_003, cols), "bfloat16"), b.input("scale", (cols,), "bfloat16")
+        b.output(b.op("RMSNormalization", x, scale, axis=-1))
+        times.append(asim.simulate(asim.compile(b.build(), "Ascend910B2", fusion="off")).duration_us)
+    assert 1146 / 2 < times[0] < 1146
+    assert times[1] < times[0] / 2  # eight times as much, in whole blocks
