@@ -80,7 +80,7 @@ def test_tiling_and_code_are_paid_once_a_core_and_by_the_number_of_cores() -> No
         bare = microseconds(op, *shape, soc="Ascend910B1", overrides=hardly, **more)
         full = microseconds(op, *shape, soc="Ascend910B1", overrides={}, **more)
         cores = one(op, *shape, **more).block_dim
-        assert full - bare == pytest.approx(3.0 + 0.24 * cores, abs=1.0)
+        assert full - bare == pytest.approx(3.0 + 0.21 * cores, abs=1.0)
 
 
 @pytest.mark.parametrize(
@@ -190,6 +190,14 @@ def test_long_code_is_fetched_whatever_the_type(dtype: str, measured: float) -> 
     whole, without = (adam_w(dtype, {"kernels.long_code_ns": ns}) for ns in (380, 0))
     assert whole == pytest.approx(measured, rel=0.12)
     assert whole - without == pytest.approx(48 * 0.38, rel=0.02)
+
+
+def test_the_smallest_matrix_is_turned_by_all_cores() -> None:
+    """Published: 48 blocks for 32 x 5 of int64, 19.04 us."""
+    assert one("Transpose", 32, 5, dtype="int64", perm=(1, 0)).block_dim == 48
+    never = {"options": {"open_shape_kernels": "never"}}
+    took = block_us("Transpose", (32, 5), {"options": OPEN}, perm=(1, 0))
+    assert took - block_us("Transpose", (32, 5), never, perm=(1, 0)) > 10
 
 
 def test_memory_is_cleared_by_all_cores() -> None:
@@ -317,3 +325,15 @@ def test_long_rows_of_root_norm_gradients_go_one_by_one() -> None:
         model = asim.compile(b.build(), "Ascend910B4", fusion="off", optimize=False, options=OPEN)
         times.append(asim.simulate(model).duration_us)
     assert times[1] > 1.4 * times[0]
+
+
+def test_short_rows_of_root_norms_are_padded_one_by_one() -> None:
+    """Published: 1146 us for a million rows of two bfloat16 (ops-nn, rms_norm_merge_n.h)."""
+    times = []
+    for cols in (2, 16):
+        b = asim.GraphBuilder("rows")
+        x, scale = b.input("x", (1_000_003, cols), "bfloat16"), b.input("scale", (cols,), "bfloat16")
+        b.output(b.op("RMSNormalization", x, scale, axis=-1))
+        times.append(asim.simulate(asim.compile(b.build(), "Ascend910B2", fusion="off")).duration_us)
+    assert 1146 / 2 < times[0] < 1146
+    assert times[1] < times[0] / 2  # eight times as much, in whole blocks

@@ -61,19 +61,22 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     blocks = aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
     )
+    used = sum(count for _, count in blocks)
+    # profiles: kernels for open shapes that turn, and TransData of the first generation, are started on all
+    open_shapes = work.own_tiling and not work.code_at_hand and bool(soc.kernels.tiling_ns)
+    launched = max(used, as_profiled(soc.vector_units, 0, soc)) if open_shapes or work.in_turn else used
     for amounts, count in blocks:
         writer = MoveWriter(expansion.builder(core), work, steps)
-        if work.own_tiling:  # TransData runs between all others, and its code stays at hand
-            work_out_tiling(writer.b, 0 if work.pieces else sum(count for _, count in blocks))
+        if work.own_tiling:
+            work_out_tiling(writer.b, 0 if work.code_at_hand else launched)
         if work.in_turn:
             start_turning(writer.b)
         block = writer.write(list(zip(copies, amounts, strict=True)))
         cores = sum(group.count for group in groups)
         where = tuple(share_origin(shares, core) for core in range(cores, cores + count))
         groups.append(BlockGroup(block, count, origins=where if expansion.noted else ()))
-    if work.in_turn:  # profiles: the others are launched as well
-        idle = as_profiled(soc.vector_units, 0, soc) - sum(group.count for group in groups)
-        groups += [BlockGroup(BlockBuilder(soc, core).build(), idle)] if idle > 0 else []
+    if launched > used:
+        groups.append(BlockGroup(BlockBuilder(soc, core).build(), launched - used))
     sizes: dict[str, int] = sizes_of(*work.extra_inputs)
     touched: dict[str, int] = {}
     for copy in copies:

@@ -71,7 +71,7 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     total = sum(stream.ref.bytes for stream in streams)
     if work.windows is not None:
         return _of_windows(space, total, work.outputs[0].ref.dtype.itemsize, Computing.of(steps, soc), soc)
-    open_shapes = work.own_tiling and work.inputs and soc.kernels.tiling_ns
+    open_shapes = work.own_tiling and not work.code_at_hand and soc.kernels.tiling_ns
     if open_shapes and (share := _of_open_shapes(work, space, total, soc)):
         return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)

@@ -74,8 +74,7 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     for (rows, cols), count in shares:
         builder = expansion.builder(core)
         if work.own_tiling:
-            at_hand = work.cores == "all"  # MemSet runs between all others
-            work_out_tiling(builder, 0 if at_hand else sum(count for _, count in shares))
+            work_out_tiling(builder, 0 if work.code_at_hand else sum(count for _, count in shares))
         if work.long_code:
             fetch_code(builder, sum(count for _, count in shares))
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))

@@ -488,8 +488,8 @@ class VectorWriter:
             if bytes % bursts == 0 and plane >= bytes // bursts:
                 start = plus(times(row[0], position), scaled(col[0], plane, block))
                 tile = Tile.strided(ref.region, start, bursts, bytes // bursts, plane)
-        elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
-            tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
+        elif row[1] > 1 and (col[1] < cols or self.work.pads_rows) and bytes % row[1] == 0:
+            tile = Tile(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
             bursts = even_bursts(bytes, gather)
             tile = Tile.strided(

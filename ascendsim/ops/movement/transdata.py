@@ -157,6 +157,7 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
         pieces=pieces,
         most_cores=most,
         own_tiling=ctx.open_shapes and not addresses,
+        code_at_hand=True,
     )
 
 

@@ -126,7 +126,8 @@ def clear_work(target: Ref, ctx: LowerContext) -> VectorWork:
     fill = (filling(target.dtype),)
     if not ctx.split_cores:
         return VectorWork(1, stored, fill, (), (Stream(target),), cores="pieces")
-    return VectorWork(1, stored, fill, (), (Stream(target),), cores="all", own_tiling=ctx.open_shapes)
+    work = VectorWork(1, stored, fill, (), (Stream(target),), cores="all")
+    return replace(work, own_tiling=ctx.open_shapes, code_at_hand=True)
 
 
 def moving(dtype: DType) -> Step:
