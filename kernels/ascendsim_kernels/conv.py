@@ -7,6 +7,7 @@ added, as the Cube does. Volumes are (channels, depth, height, width); flat imag
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: 
         _depthwise(image, weight.reshape(outputs, *weight.shape[2:]), window.table(), result)
         return result
     result = np.empty(shape, image.dtype)
-    matrices = weight.reshape(groups, outputs // groups, -1)
+    matrices = weight.reshape(groups, outputs // groups, math.prod(weight.shape[1:]))
     grouped = image.reshape(batch, groups, channels // groups, *image.shape[2:])
     pixels = int(np.prod(window.output))
     flat = result.reshape(batch, groups, outputs // groups, pixels)
@@ -226,7 +227,7 @@ def convolve_transposed(
         _depthwise_transposed(image, weight, window.table(), alone)
         return alone
     result = np.empty((batch, groups * per_group, *size), image.dtype)
-    matrices = weight.reshape(groups, channels // groups, -1)
+    matrices = weight.reshape(groups, channels // groups, math.prod(weight.shape[1:]))
     positions = int(np.prod(window.output))
     pixels = image.reshape(batch, groups, channels // groups, positions)
     flat = size[0] == window.output[0] == window.kernel[0] == 1 and window.before[0] == 0
@@ -236,7 +237,7 @@ def convolve_transposed(
         for first in range(0, batch, together):
             some = images_as_volume(pixels[first : first + together, g])
             count = some.shape[1]
-            spread = np.matmul(matrices[g].T, some.reshape(len(some), -1))
+            spread = np.matmul(matrices[g].T, some.reshape(len(some), count * positions))
             if not window.is_pointwise(size):
                 deep = stacked(window, count) if flat else window
                 spread = fold(spread, deep, (per_group, count if flat else size[0], *size[1:]))

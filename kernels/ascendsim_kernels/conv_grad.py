@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,11 @@ def filter_gradient(image: NDArray[Any], gradient: NDArray[Any], window: Window,
         alone = np.empty((groups * outputs, *window.kernel), image.dtype)
         _depthwise(image, gradient, window.table(), np.empty(window.output[2], image.dtype), alone)
         return alone.reshape(shape)
-    made = images_as_volume(gradient).reshape(groups, outputs, -1)
+    positions = batch * math.prod(gradient.shape[2:])
+    made = images_as_volume(gradient).reshape(groups, outputs, positions)
     grouped = image.reshape(batch, groups, channels, *image.shape[2:])
     if window.is_pointwise((image.shape[2], image.shape[3], image.shape[4])):
-        maps = grouped.swapaxes(0, 1).swapaxes(1, 2).reshape(groups, channels, -1)
+        maps = grouped.swapaxes(0, 1).swapaxes(1, 2).reshape(groups, channels, positions)
         return np.asarray(np.matmul(made, maps.swapaxes(1, 2)).reshape(shape))
     result = np.zeros((groups, outputs, channels * window.taps), image.dtype)
     for own, dy, seen in zip(result, made, grouped.swapaxes(0, 1), strict=True):

@@ -13,6 +13,7 @@ rounded once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -120,7 +121,7 @@ def _group_infer(context: InferContext) -> None:
 def _group(node: Node, dy: Array, mean: Array, rstd: Array, x: Array, gamma: Array) -> tuple[Array, ...]:
     groups, shape = int(node.attr("num_groups")), x.shape
     wide, centre, inverse, data, scale = _wide(dy, mean, rstd, x, gamma)
-    by_group = (shape[0], groups, -1)
+    by_group = (shape[0], groups, math.prod(shape[1:]) // groups)
     h = (wide * scale.reshape(-1, *(1,) * (x.ndim - 2))).reshape(by_group)
     normal = (data.reshape(by_group) - centre[..., None]) * inverse[..., None]
     dx = inverse[..., None] * (
