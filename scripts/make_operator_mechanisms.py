@@ -57,6 +57,12 @@ MECHANISMS = (
     Mechanism("convolutions in HF32", "910B2", frozenset({"conv_2d"}), {"kernels.convolves_hf32": False}),
     Mechanism("whole images a core", "910B", frozenset({"Conv2D"}), {"kernels.even_images": False}),
     Mechanism(
+        "start of the matmul library",
+        "910B2",
+        frozenset({"quant_matmul"}),
+        {"kernels.library_start_ns": 0},
+    ),
+    Mechanism(
         "code that the cores do not hold",
         "910B2",
         frozenset({"apply_adam_w"}),

@@ -133,6 +133,7 @@ class CubeWork:
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
+        library: Whether the kernel multiplies by Ascend C's library (`KernelSpec.library_start_ns`).
         transposed: Whether it is a transposed convolution, or the gradient of a convolution's map.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the
             last step makes.
@@ -161,6 +162,7 @@ class CubeWork:
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
     image: RawImage | None = None
+    library: bool = False
     transposed: bool = False
 
 

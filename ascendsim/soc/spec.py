@@ -235,6 +235,9 @@ class KernelSpec:
     core_code_ns: float
     # kernels whose code outgrows the cores' instruction caches: for each core of the task, in every run
     long_code_ns: float
+    library_start_ns: (
+        float  # kernels that multiply by Ascend C's library: from the start of a block to its first transfer
+    )
     # attention kernels of inference: from the start of their blocks to the first block of scores
     attention_start_ns: float
     # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type

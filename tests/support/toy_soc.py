@@ -159,6 +159,7 @@ TOY = SocSpec(
         transdata_filter_cycles=0,
         tiling_ns=0,
         core_code_ns=0,
+        library_start_ns=0,
         long_code_ns=0,
         convolves_hf32=False,
         even_images=False,

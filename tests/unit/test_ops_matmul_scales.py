@@ -167,20 +167,20 @@ def time_us(operator: str, m: int, k: int, n: int, *inputs: Any, **attributes: A
 @pytest.mark.parametrize(
     ("m", "k", "n", "rows", "measured_us", "share"),
     [
-        (1024, 2048, 2048, False, 31.88, 0.68),
-        pytest.param(1024, 3584, 3584, False, 71.28, 0.72, marks=pytest.mark.slow),
-        pytest.param(1024, 4096, 4096, False, 95.06, 0.75, marks=pytest.mark.slow),
-        (1024, 4096, 11008, True, 242.66, 0.83),
-        pytest.param(1024, 4096, 14336, False, 281.65, 0.815, marks=pytest.mark.slow),
-        pytest.param(1024, 4096, 14336, True, 329.53, 0.77, marks=pytest.mark.slow),
-        (4096, 4096, 4096, False, 287.17, 0.915),
+        (1024, 2048, 2048, False, 31.88, 0.77),
+        pytest.param(1024, 3584, 3584, False, 71.28, 0.76, marks=pytest.mark.slow),
+        pytest.param(1024, 4096, 4096, False, 95.06, 0.78, marks=pytest.mark.slow),
+        (1024, 4096, 11008, True, 242.66, 0.845),
+        pytest.param(1024, 4096, 14336, False, 281.65, 0.825, marks=pytest.mark.slow),
+        pytest.param(1024, 4096, 14336, True, 329.53, 0.78, marks=pytest.mark.slow),
+        (4096, 4096, 4096, False, 287.17, 0.925),
     ],
 )
 def test_times_fall_short_of_those_measured_by_what_is_known(
     m: int, k: int, n: int, rows: bool, measured_us: float, share: float
 ) -> None:
-    """cann-bench's baseline on 910B2, operands in host order, a single kernel: 8 to 32 % longer than what is
-    simulated, the more the smaller the product.
+    """cann-bench's baseline on 910B2, operands in host order, a single kernel: 8 to 24 % less is simulated,
+    the start of the matmul library included.
 
     What is missing is not known: beyond the Cube's own time those kernels take 8,000 to 16,000 cycles for
     each tile of 128 x 256 of a core, and no published figure of an instruction (requantising by FIXPIPE,

@@ -41,7 +41,7 @@ from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, 
 from ascendsim.lower.templates.out_notes import OutNotes
 from ascendsim.lower.templates.pipelining import Compute, Load, pipelined
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, in_hf32
-from ascendsim.lower.templates.stage import Tile
+from ascendsim.lower.templates.stage import Tile, start_library
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut
@@ -124,6 +124,8 @@ class CubeWriter:
     def write(self, batch: int, images: int, m: int, n: int) -> Block:
         """The program."""
         b = self.b
+        if self.work.library:
+            start_library(b)
         for group in self._products(batch):
             placed = plus(times(plus(group, origin("batch")), self.product.n), origin("n"))
             for part in (self.bias, self.out):

@@ -69,6 +69,13 @@ def vector_core(soc: SocSpec) -> tuple[CoreKind, TaskKind]:
     return (CoreKind.VECTOR, TaskKind.AI_VECTOR_CORE) if soc.split_cores else (CoreKind.AI, TaskKind.AI_CORE)
 
 
+def start_library(b: BlockBuilder) -> None:
+    """What a core does first where Ascend C's matmul library multiplies (`KernelSpec.library_start_ns`)."""
+    cycles = round(b.soc.kernels.library_start_ns * b.soc.frequency_mhz / 1000)
+    if cycles:
+        b.emit(Scalar(cycles, "matmul library"))
+
+
 def core_counts(soc: SocSpec) -> dict[CoreKind, int]:
     """Cores of each kind."""
     if soc.split_cores:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,7 @@ def _lower_quant(node: Node, context: LowerContext) -> Work:
         steps.append(Step("vconv", DType.FLOAT32))
     port = 4 if whole else None
     product = _product(node, Ref.of(right), _FLIPS, steps=steps, streams=by_column, bias_port=port)
+    product = replace(product, library=True)
     return finished(product, output, context) if beside else product
 
 
