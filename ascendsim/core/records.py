@@ -37,6 +37,9 @@ def quickly_made(record: type[T]) -> type[T]:
         arguments.append(field.name + default)
     exec(f"def __init__(self, {', '.join(arguments)}):\n" + "\n".join(steps), scope)
     made = scope["__init__"]
-    made.__qualname__, made.__annotations__ = f"{record.__qualname__}.__init__", record.__init__.__annotations__
-    record.__init__ = made  # type: ignore[misc]
+    made.__qualname__, made.__annotations__ = (
+        f"{record.__qualname__}.__init__",
+        record.__init__.__annotations__,
+    )
+    setattr(record, "__init__", made)  # noqa: B010  mypy lets no one assign to a method
     return record

@@ -328,9 +328,7 @@ class BlockBuilder:
         return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
 
 
-def _advance(
-    body: Sequence[Statement], variable: str, turns: Mapping[str, int]
-) -> Iterator[Statement]:
+def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int]) -> Iterator[Statement]:
     """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`.
 
     Args:

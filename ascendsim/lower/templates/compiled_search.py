@@ -17,7 +17,7 @@ from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.share_tiles import BANDS, HOLDS, SIZES, most_chunks, tiles_of_share
 from ascendsim.lower.templates.traffic import Share
 
-T = TypeVar("T", bound=NamedTuple)
+T = TypeVar("T")
 # numbers of a tiling (`share_tiles.SIZES`), and its score
 Found: TypeAlias = tuple[list[int], float]
 # of a share, tiles along n and m, the best so far by depth, and what is left out (`tiles_of_share`)
@@ -186,7 +186,7 @@ def rate_numbers(rates: Rates) -> RateNumbers:
     return _numbers(RateNumbers, rates)
 
 
-def _numbers(kind: type[T], source: object, **given: object) -> T:
+def _numbers(kind: Callable[..., T], source: object, **given: object) -> T:
     """A named tuple of attributes of the same names, in the types that it says, since compiled code is made
     for types.
     """
@@ -198,7 +198,7 @@ def _numbers(kind: type[T], source: object, **given: object) -> T:
 
 
 @lru_cache(maxsize=8)
-def _changes(kind: type[NamedTuple]) -> dict[str, Callable[[Any], object]]:
+def _changes(kind: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
     """What makes a value of the type that a field has, by field."""
     hints = get_type_hints(kind)
     return {

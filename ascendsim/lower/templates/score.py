@@ -11,7 +11,7 @@ import math
 
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
-from ascendsim.lower.templates.traffic import End, cores_of, traffic_of
+from ascendsim.lower.templates.traffic import cores_of, traffic_of
 
 # share of the faster pipes' time that is not hidden behind the slowest one: assumed, ranks candidates only
 IMPERFECT_OVERLAP = 1 / 8

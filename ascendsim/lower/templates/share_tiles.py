@@ -168,14 +168,14 @@ def _chunks(
     for place in range(len(depths)):
         most = max(1, step * lookahead(depths[place]) // unit)
         chunk = min(k_blocks, ceil_div(count, ceil_div(count, min(room, most))) * unit)
-        if product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
+        if conv is not None and product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
             chunk = unit  # one kernel row at a time, or a part of it
         elif not hold and 2 * (held_bytes(product, share[2], tile_m, chunk) + b_unit // unit * chunk) > free:
             chunk = unit  # dilated rows lie far apart: two hold more than twice the rows of one
         options = _add(chunks, masks, options, chunk, 1 << place)
     if hold == "b" and unit > 1 and room >= count:
         options = _add(chunks, masks, options, k_blocks, every)
-    if product.mapped and count == 1 and unit == taps(conv):
+    if conv is not None and product.mapped and count == 1 and unit == taps(conv):
         # all of k is one channel block (few colours): with single kernel rows the Cube begins sooner
         known = False
         for place in range(options):

@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
-from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
+from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
 from ascendsim.lower.templates.compiled_search import share_search
 from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import least_cycles
