@@ -20,9 +20,9 @@ from ascendsim.lower.templates.traffic import Share
 T = TypeVar("T")
 # numbers of a tiling (`share_tiles.SIZES`), and its score
 Found: TypeAlias = tuple[list[int], float]
-# of a share, tiles along n and m, the best so far by depth, and what is left out (`tiles_of_share`)
+# of a share, tiles along n and along m, the best so far by depth, and what is left out (`tiles_of_share`)
 ShareSearch: TypeAlias = Callable[
-    [Share, Sequence[int], Sequence[int], list[float], float, bool, bool], Iterator[Found]
+    [Share, tuple[Sequence[int], Sequence[int]], list[float], float, bool, bool], Iterator[Found]
 ]
 
 # Searches of the process by the interpreter before compiled code pays, and where numba is loaded already.
@@ -143,21 +143,20 @@ def share_search(
 
     def search(
         share: Share,
-        tiles_n: Sequence[int],
-        tiles_m: Sequence[int],
+        tiles: tuple[Sequence[int], Sequence[int]],
         by_depth: list[float],
         within: float,
         alone: bool,
         some: bool,
     ) -> Iterator[Found]:
-        most = len(tiles_n) * len(tiles_m) * len(HOLDS) * len(BANDS) * room
+        most = len(tiles[0]) * len(tiles[1]) * len(HOLDS) * len(BANDS) * room
         sizes, cycles = np.empty((most, SIZES), np.int64), np.empty(most)
         best = scores(by_depth)
         count = code(
             *numbers,
             share,
-            vector(tiles_n),
-            vector(tiles_m),
+            vector(tiles[0]),
+            vector(tiles[1]),
             *known,
             best,
             within,

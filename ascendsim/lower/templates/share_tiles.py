@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.core.compilable import compilable
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
 from ascendsim.lower.templates.conv import taps
 from ascendsim.lower.templates.least import least_of_moves, least_of_tiles, loading_cycles
@@ -28,6 +29,7 @@ Numbers: TypeAlias = "list[int] | NDArray[np.int64]"
 Cycles: TypeAlias = "list[float] | NDArray[np.float64]"
 
 
+@compilable
 def tiles_of_share(
     product: Product,
     rates: Rates,
@@ -124,6 +126,7 @@ def tiles_of_share(
     return found
 
 
+@compilable
 def _chunks(
     product: Product,
     rates: Rates,
