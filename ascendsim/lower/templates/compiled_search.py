@@ -136,7 +136,7 @@ def share_search(
     vector: Callable[[Sequence[int]], Any] = list
     scores: Callable[[Sequence[float]], Any] = list
     if compiled:
-        code, numbers = _compiled(), (product_numbers(product), rate_numbers(rates))
+        code, numbers = _COMPILED, (product_numbers(product), rate_numbers(rates))
         vector, scores = _integers, _floats
     room = most_chunks(len(depths))
     known = vector(units), vector(depths)
@@ -231,8 +231,20 @@ class _Budget:
 _BUDGET = _Budget()
 
 
-@lru_cache(maxsize=1)
-def _compiled() -> Callable[..., int]:
-    from ascendsim_kernels.jit import compiled_with_callees  # brings numba
+class _Compiled:
+    """`tiles_of_share` in compiled code, loaded with the first call."""
 
-    return cast("Callable[..., int]", compiled_with_callees(tiles_of_share, "ascendsim"))
+    def __init__(self) -> None:
+        self._code: Callable[..., int] | None = None
+
+    def __call__(self, *arguments: object) -> int:
+        if self._code is None:
+            from ascendsim_kernels.jit import compiled_with_callees  # brings numba
+
+            self._code = cast(
+                "Callable[..., int]", compiled_with_callees(tiles_of_share, "ascendsim", arguments)
+            )
+        return self._code(*arguments)
+
+
+_COMPILED = _Compiled()
