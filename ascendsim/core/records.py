@@ -41,5 +41,5 @@ def quickly_made(record: type[T]) -> type[T]:
         f"{record.__qualname__}.__init__",
         record.__init__.__annotations__,
     )
-    record.__init__ = made  # type: ignore[misc]
+    setattr(record, "__init__", made)  # noqa: B010  mypy lets no one assign to a method
     return record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -117,38 +117,46 @@ def of_points(
     processes: int,
 ) -> Iterator[T]:
     """What `work` makes of each point and its changes to the chip, as in `predictions`."""
-    lanes = [
-        [(point, values(point) if values is not None else None) for point in lane]
-        for lane in in_lanes(points, processes)
+    shares = [
+        [(point, values(point) if values is not None else None) for point in share]
+        for share in in_shares(points, processes)
     ]
-    if len(lanes) < 2:
-        yield from (work(*item) for lane in lanes for item in lane)
+    if len(shares) < 2:
+        yield from (work(*item) for share in shares for item in share)
         return
     context = get_context("spawn")  # the progress bar's thread must not be copied
-    pools = [ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN)) for _ in lanes]
+    pools = [
+        ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN))
+        for _ in range(min(processes, len(shares)))
+    ]
+    left = iter(shares)
+    running: dict[Future[T], ProcessPoolExecutor] = {}
     try:
-        coming = [pool.submit(work, *item) for pool, lane in zip(pools, lanes, strict=True) for item in lane]
-        yield from (done.result() for done in as_completed(coming))
+        for pool in pools:
+            running |= {pool.submit(work, *item): pool for item in next(left)}
+        while running:
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                pool = running.pop(done)
+                if pool not in running.values():
+                    running |= {pool.submit(work, *item): pool for item in next(left, ())}
+                yield done.result()
     finally:
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def in_lanes(points: Sequence[Point], count: int) -> list[list[Point]]:
-    """Points by the process that simulates them, `count` at most, about as many points each; one lane keeps
-    their order.
+def in_shares(points: Sequence[Point], processes: int) -> list[list[Point]]:
+    """Points in shares that go to whichever process is free, the largest first; all in one and in their order
+    for a single process.
 
     A process remembers the tasks that it has compiled, and networks of one chip and batch share the most.
     """
-    if count < 2:
+    if processes < 2:
         return [list(points)]
     kinds: dict[tuple[str, int], list[Point]] = {}
     for point in points:
         kinds.setdefault((point.soc, point.batch), []).append(point)
-    lanes: list[list[Point]] = [[] for _ in range(min(count, len(kinds)))]
-    for kind in sorted(kinds.values(), key=len, reverse=True):
-        min(lanes, key=len).extend(kind)
-    return lanes
+    return sorted(kinds.values(), key=len, reverse=True)
 
 
 def _predict(

@@ -13,7 +13,7 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
@@ -103,9 +103,15 @@ def _cached(function: Function, part: str = "", **options: bool) -> Function:
     return compiled
 
 
-def compiled_with_callees(function: Function, package: str) -> Function:
+def compiled_with_callees(function: Function, package: str, arguments: Sequence[object]) -> Function:
     """Compiles a function of numbers, strings and arrays, and all functions of a package that it calls, which
     stay as they are for the interpreter. Cached under a key made of all their sources too.
+
+    Args:
+        function: To be compiled.
+        package: Name of the package.
+        arguments: Of a call. The compiled form is for others of the same types, at which it does not look:
+            for named tuples that would take longer than many a call.
     """
     found: dict[FunctionType, dict[str, FunctionType]] = {}
 
@@ -135,7 +141,7 @@ def compiled_with_callees(function: Function, package: str) -> Function:
             made[one] = _cached(copy, digest)
         return made[one]
 
-    result: Function = compiled(function)
+    result: Function = compiled(function).compile(tuple(map(numba.typeof, arguments)))
     return result
 
 

@@ -37,7 +37,7 @@ def by_position(function: ast.FunctionDef) -> int:
 def is_jitted(function: ast.FunctionDef) -> bool:
     """Whether numba compiles it: calls between kernels take their arguments by position."""
     names = {item.id for item in function.decorator_list if isinstance(item, ast.Name)}
-    return bool(names & {"kernel", "lean"})
+    return bool(names & {"kernel", "lean", "compilable"})
 
 
 def test_nothing_takes_many_arguments_by_position() -> None:

@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
 from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
-from ascendsim.validate.models import call_us, compile_point, in_lanes
+from ascendsim.validate.models import call_us, compile_point, in_shares, of_points
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -139,12 +141,34 @@ def test_a_process_gets_all_networks_of_a_chip_and_batch() -> None:
         for name in ("a", "b", "c")
         for point in small_points(1, 4)
     ]
-    lanes = in_lanes(points, 2)
-    assert [len(lane) for lane in lanes] == [6, 6]
-    kinds = [{(point.soc, point.batch) for point in lane} for lane in lanes]
-    assert not kinds[0] & kinds[1]
-    assert in_lanes(points, 1) == [points]
-    assert in_lanes(small_points(1), 2) == [list(small_points(1))]  # no process without work
+    shares = in_shares([*points, points[0]], 2)
+    assert [len(share) for share in shares] == [4, 3, 3, 3]  # the longest goes first
+    assert all(len({(point.soc, point.batch) for point in share}) == 1 for share in shares)
+    assert in_shares(points, 1) == [points]
+    assert in_shares(small_points(1), 2) == [list(small_points(1))]  # no process without work
+
+
+def _process(folder: Path, point: Point, _values: object) -> tuple[Point, int]:
+    """The first point is done when the last one has been."""
+    ended = folder / "ended"
+    for _ in range(600 if point.batch == 1 else 0):
+        if ended.exists():
+            break
+        time.sleep(0.05)
+    if point.batch == 8:
+        ended.touch()
+    return point, os.getpid()
+
+
+def test_a_process_that_is_free_takes_the_next_share(tmp_path: Path) -> None:
+    """One process waits in its first share until the other one has gone through all others."""
+    points = small_points(1, 1, 2, 4, 8)
+    found = list(of_points(partial(_process, tmp_path), points, None, 2))
+    assert sorted(point.batch for point, _ in found) == [1, 1, 2, 4, 8]
+    assert [point.batch for point, _ in found[:3]] == [2, 4, 8]
+    processes = [{process for point, process in found if (point.batch > 1) is rest} for rest in (False, True)]
+    assert [len(own) for own in processes] == [1, 1]
+    assert processes[0] != processes[1]
 
 
 @pytest.mark.usefixtures("untimed_tiles")

@@ -17,12 +17,12 @@ from ascendsim.lower.templates.product import Product, Rates
 from ascendsim.lower.templates.share_tiles import BANDS, HOLDS, SIZES, most_chunks, tiles_of_share
 from ascendsim.lower.templates.traffic import Share
 
-T = TypeVar("T", bound=NamedTuple)
+T = TypeVar("T")
 # numbers of a tiling (`share_tiles.SIZES`), and its score
 Found: TypeAlias = tuple[list[int], float]
-# of a share, tiles along n and m, the best so far by depth, and what is left out (`tiles_of_share`)
+# of a share, tiles along n and along m, the best so far by depth, and what is left out (`tiles_of_share`)
 ShareSearch: TypeAlias = Callable[
-    [Share, Sequence[int], Sequence[int], list[float], float, bool, bool], Iterator[Found]
+    [Share, tuple[Sequence[int], Sequence[int]], list[float], float, bool, bool], Iterator[Found]
 ]
 
 # Searches of the process by the interpreter before compiled code pays, and where numba is loaded already.
@@ -136,28 +136,27 @@ def share_search(
     vector: Callable[[Sequence[int]], Any] = list
     scores: Callable[[Sequence[float]], Any] = list
     if compiled:
-        code, numbers = _compiled(), (product_numbers(product), rate_numbers(rates))
+        code, numbers = _COMPILED, (product_numbers(product), rate_numbers(rates))
         vector, scores = _integers, _floats
     room = most_chunks(len(depths))
     known = vector(units), vector(depths)
 
     def search(
         share: Share,
-        tiles_n: Sequence[int],
-        tiles_m: Sequence[int],
+        tiles: tuple[Sequence[int], Sequence[int]],
         by_depth: list[float],
         within: float,
         alone: bool,
         some: bool,
     ) -> Iterator[Found]:
-        most = len(tiles_n) * len(tiles_m) * len(HOLDS) * len(BANDS) * room
+        most = len(tiles[0]) * len(tiles[1]) * len(HOLDS) * len(BANDS) * room
         sizes, cycles = np.empty((most, SIZES), np.int64), np.empty(most)
         best = scores(by_depth)
         count = code(
             *numbers,
             share,
-            vector(tiles_n),
-            vector(tiles_m),
+            vector(tiles[0]),
+            vector(tiles[1]),
             *known,
             best,
             within,
@@ -186,7 +185,7 @@ def rate_numbers(rates: Rates) -> RateNumbers:
     return _numbers(RateNumbers, rates)
 
 
-def _numbers(kind: type[T], source: object, **given: object) -> T:
+def _numbers(kind: Callable[..., T], source: object, **given: object) -> T:
     """A named tuple of attributes of the same names, in the types that it says, since compiled code is made
     for types.
     """
@@ -198,7 +197,7 @@ def _numbers(kind: type[T], source: object, **given: object) -> T:
 
 
 @lru_cache(maxsize=8)
-def _changes(kind: type[NamedTuple]) -> dict[str, Callable[[Any], object]]:
+def _changes(kind: Callable[..., object]) -> dict[str, Callable[[Any], object]]:
     """What makes a value of the type that a field has, by field."""
     hints = get_type_hints(kind)
     return {
@@ -232,8 +231,20 @@ class _Budget:
 _BUDGET = _Budget()
 
 
-@lru_cache(maxsize=1)
-def _compiled() -> Callable[..., int]:
-    from ascendsim_kernels.jit import compiled_with_callees  # brings numba
+class _Compiled:
+    """`tiles_of_share` in compiled code, loaded with the first call."""
 
-    return cast("Callable[..., int]", compiled_with_callees(tiles_of_share, "ascendsim"))
+    def __init__(self) -> None:
+        self._code: Callable[..., int] | None = None
+
+    def __call__(self, *arguments: object) -> int:
+        if self._code is None:
+            from ascendsim_kernels.jit import compiled_with_callees  # brings numba
+
+            self._code = cast(
+                "Callable[..., int]", compiled_with_callees(tiles_of_share, "ascendsim", arguments)
+            )
+        return self._code(*arguments)
+
+
+_COMPILED = _Compiled()

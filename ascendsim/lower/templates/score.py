@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from ascendsim.core.compilable import compilable
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
 from ascendsim.lower.templates.traffic import cores_of, traffic_of
@@ -19,6 +20,7 @@ ENTRIES_PER_STEP = 3  # queue entries of one mmad: wait, mmad, set
 ROUNDING = 1 + 1e-9  # above what two ways to add up the same cycles can differ by
 
 
+@compilable
 def score(
     product: Product,
     rates: Rates,

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.core.compilable import compilable
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, align, ceil_div
 from ascendsim.lower.templates.conv import taps
 from ascendsim.lower.templates.least import least_of_moves, least_of_tiles, loading_cycles
@@ -28,6 +29,7 @@ Numbers: TypeAlias = "list[int] | NDArray[np.int64]"
 Cycles: TypeAlias = "list[float] | NDArray[np.float64]"
 
 
+@compilable
 def tiles_of_share(
     product: Product,
     rates: Rates,
@@ -124,6 +126,7 @@ def tiles_of_share(
     return found
 
 
+@compilable
 def _chunks(
     product: Product,
     rates: Rates,
@@ -168,14 +171,14 @@ def _chunks(
     for place in range(len(depths)):
         most = max(1, step * lookahead(depths[place]) // unit)
         chunk = min(k_blocks, ceil_div(count, ceil_div(count, min(room, most))) * unit)
-        if product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
+        if conv is not None and product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
             chunk = unit  # one kernel row at a time, or a part of it
         elif not hold and 2 * (held_bytes(product, share[2], tile_m, chunk) + b_unit // unit * chunk) > free:
             chunk = unit  # dilated rows lie far apart: two hold more than twice the rows of one
         options = _add(chunks, masks, options, chunk, 1 << place)
     if hold == "b" and unit > 1 and room >= count:
         options = _add(chunks, masks, options, k_blocks, every)
-    if product.mapped and count == 1 and unit == taps(conv):
+    if conv is not None and product.mapped and count == 1 and unit == taps(conv):
         # all of k is one channel block (few colours): with single kernel rows the Cube begins sooner
         known = False
         for place in range(options):

@@ -230,7 +230,7 @@ def candidates(
         in_lines = [size for size in product.line_columns if size < sn and size <= most_n * FRACTAL_ROWS]
         tiles_n = list(dict.fromkeys((*tile_sizes(sn, most_n, smallest, grain_n), *in_lines)))
         tiles_m = run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest, grain_m)
-        for sizes, cycles in search(share, tiles_n, tiles_m, by_depth, within, alone, some):
+        for sizes, cycles in search(share, (tiles_n, tiles_m), by_depth, within, alone, some):
             some = True
             tile_m, tile_n, chunk, step, hold, accumulators, band, of_depths = sizes
             made_for = tuple([depth for place, depth in enumerate(depths) if of_depths >> place & 1])

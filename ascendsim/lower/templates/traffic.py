@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ascendsim.core.compilable import compilable
 from ascendsim.core.formats import (
     BLOCK_BYTES,
     FRACTAL_BYTES,
@@ -69,6 +70,7 @@ def cores_of(product: Product, share: Share) -> int:
     return -(-product.batch // batch) * -(-product.images // images) * -(-product.m // m) * -(-product.n // n)
 
 
+@compilable
 def traffic_of(
     product: Product, rates: Rates, share: Share, tile: tuple[int, int], chunk: int, hold: str, band: int
 ) -> Traffic:
