@@ -1,6 +1,8 @@
 """What operators say of themselves, as a table that a person reads: facts that other layers ask for, and
-where the axes of small cases go. `test_operator_axes`, `test_operator_axes_complete` and `test_operator_types` hold
-what it says against values; the table shows what becomes less than it was, and what no value tells.
+where the axes of small cases go.
+
+`test_operator_axes`, `test_operator_axes_complete` and `test_operator_types` hold what it says against
+values; the table shows what becomes less than it was, and what no value tells.
 """
 
 from __future__ import annotations
