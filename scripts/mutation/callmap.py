@@ -83,6 +83,7 @@ def environment(root: Path) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",  # a fork waits for ever for threads that PyTorch has started before
         "MPLBACKEND": "Agg",
     }
 

@@ -3,7 +3,8 @@ of pytest-xdist.
 
 Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test
 run; the empty context is what runs when modules are imported and tests collected. Results of functions that
-are cached are forgotten before each test, so that each test that needs one is seen to run it.
+are cached are forgotten before each test, so that each test that needs one is seen to run it; but not what
+collecting the tests has left in a cache, which is there in the forks of `mutation.runner` as well.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Recorder:
         import_all()
         gc.unfreeze()  # what is frozen is in no list of objects
         found = (item for item in gc.get_objects() if type(item) is functools._lru_cache_wrapper)
-        self.caches = [item for item in found if (getattr(item, "__module__", "") or "").startswith(_OWN)]
+        own = [item for item in found if (getattr(item, "__module__", "") or "").startswith(_OWN)]
+        self.caches = [item for item in own if not item.cache_info().currsize]
         gc.freeze()
         for item in session.items:
             info = getattr(item, "_fixtureinfo", None)

@@ -13,7 +13,7 @@ from mutation.callmap import IGNORED, IMPORT, CallMap
 from mutation.mutants import Mutant
 
 KERNELS = "kernels/ascendsim_kernels"
-MAX_FILES = 12  # test files that a fresh process collects
+MAX_FILES = 24  # test files that a fresh process collects
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Selector:
         elif fresh:
             groups += [self._named(mutant), self._speaking_of(bound or "")]
             groups += [self._using(mutant, bound or ""), self._of_module(mutant.path)]
-        return Choice([*self.extra, *self._within_budget(groups, fresh)], fresh)
+        return Choice([*self._within_budget(groups, fresh), *self.extra], fresh)
 
     def text(self, path: str) -> str:
         """Source of a file."""
@@ -150,6 +150,12 @@ class Selector:
         names = {name for body in bodies.values() for name in body}
         return {name: {caller for caller, body in bodies.items() if name in body} for name in names}
 
+    def _homes(self, names: set[str]) -> set[str]:
+        """Names of the modules of kernels that define one of some functions."""
+        defines = re.compile(rf"^def (?:{'|'.join(sorted(names))})\b", re.MULTILINE)
+        files = sorted((self.root / KERNELS).glob("*.py"))
+        return {path.stem for path in files if defines.search(path.read_text(encoding="utf-8"))}
+
     def _of_kernel(self, mutant: Mutant) -> set[str]:
         """Tests that run an operator that imports a kernel into which the mutant is compiled, and those that
         import it themselves.
@@ -164,13 +170,11 @@ class Selector:
         )
         while wider := {caller for name in names for caller in self.kernel_callers.get(name, ())} - names:
             names |= wider
-        importing = re.compile(rf"from ascendsim_kernels.*\b(?:{'|'.join(sorted(names))})\b")
         found: set[str] = set()
         for path in self.sources:
             text = self.text(path)
-            found |= self.calls.covering(
-                path, text, [row for row, line in enumerate(text.splitlines(), 1) if importing.search(line)]
-            )
+            found |= self.calls.covering(path, text, sorted(_lines_with(text, names | self._homes(names))))
+        importing = re.compile(rf"ascendsim_kernels.*\b(?:{'|'.join(sorted(names))})\b")
         files = {
             path.relative_to(self.root).as_posix()
             for path in (self.root / "tests").rglob("*.py")
@@ -184,6 +188,23 @@ class Selector:
                 if test.split("::")[0] in files or test.startswith(mutant.path)
             }
         ) - {IMPORT}
+
+
+def _lines_with(text: str, names: set[str]) -> set[int]:
+    """Lines of a module that import a kernel or mention it by the name that it has there."""
+    imports = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ascendsim_kernels")
+    ]
+    aliases = {
+        item.asname or item.name: node for node in imports for item in node.names if item.name in names
+    }
+    if not aliases:
+        return set()
+    word = re.compile(rf"\b(?:{'|'.join(sorted(aliases))})\b")
+    mentioned = {number for number, line in enumerate(text.splitlines(), 1) if word.search(line)}
+    return mentioned | {node.lineno for node in aliases.values()}
 
 
 def _import_time(tree: ast.Module, mutant: Mutant) -> str | None:

@@ -265,6 +265,19 @@ def test_a_one_hot_of_two_constants_has_one_table_and_nothing_else_stays() -> No
     assert not {"on", "off"} & set(graph.tensors)
 
 
+@pytest.mark.parametrize("given", ["on", "off"])
+def test_a_one_hot_of_a_constant_and_an_input_joins_them_when_it_runs(given: str) -> None:
+    indices, other = tensor("x0", [2], "int32"), tensor(given, [1])
+    values = {"on": tensor("on", [1], value=5.0), "off": tensor("off", [1], value=1.0)} | {given: other}
+    operator = op(
+        "OneHot", [[indices], [values["on"]], [values["off"]]], tensor("y", [2, 4]), depth=4, axis=-1
+    )
+    data = composite([operator], [indices, other], [tensor("y", [2, 4])])
+    on, off = (7.0, 1.0) if given == "on" else (5.0, 7.0)
+    made = run(data, x0=np.array([0, 2], np.int32), **{given: np.array([7], np.float32)})
+    assert made.tolist() == [[on, off, off, off], [off, off, on, off]]
+
+
 @pytest.mark.parametrize(
     ("declared", "attribute", "shape"),
     [

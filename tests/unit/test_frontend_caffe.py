@@ -12,7 +12,9 @@ import pytest
 import ascendsim as asim
 from ascendsim.cli.main import main
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.caffe.loading import TEXT_BYTES, _read
 from ascendsim.frontends.caffe.messages import net_class
+from ascendsim.frontends.caffe.old_layers import V1_TYPES
 from ascendsim.graph.text import to_text
 from tests.support.caffe_nets import NETWORKS, Net
 from tests.support.fusing import random
@@ -145,6 +147,35 @@ def test_classic_networks_as_they_were_published(tmp_path: Path, name: str) -> N
         "layer {", "layers {"
     )
     assert to_text(asim.load(written(tmp_path, old))) == to_text(asim.load(written(tmp_path, new)))
+
+
+# caffe.proto, V1LayerParameter.LayerType, from 0 on
+V1_NUMBERS = (
+    "NONE", "ACCURACY", "BNLL", "CONCAT", "CONVOLUTION", "DATA", "DROPOUT", "EUCLIDEAN_LOSS",
+    "FLATTEN", "HDF5_DATA", "HDF5_OUTPUT", "IM2COL", "IMAGE_DATA", "INFOGAIN_LOSS", "INNER_PRODUCT",
+    "LRN", "MULTINOMIAL_LOGISTIC_LOSS", "POOLING", "RELU", "SIGMOID", "SOFTMAX", "SOFTMAX_LOSS",
+    "SPLIT", "TANH", "WINDOW_DATA", "ELTWISE", "POWER", "SIGMOID_CROSS_ENTROPY_LOSS", "HINGE_LOSS",
+    "MEMORY_DATA", "ARGMAX", "THRESHOLD", "DUMMY_DATA", "SLICE", "MVN", "ABSVAL", "SILENCE",
+    "CONTRASTIVE_LOSS", "EXP", "DECONVOLUTION",
+)  # fmt: skip
+
+
+def test_types_of_2014_have_caffes_numbers() -> None:
+    """Names of today are those of the list in other spelling, but for one."""
+    plain = {number: name.replace("_", "").lower() for number, name in enumerate(V1_NUMBERS) if number}
+    plain[V1_NUMBERS.index("SOFTMAX_LOSS")] = "softmaxwithloss"
+    assert {number: name.lower() for number, name in V1_TYPES.items()} == plain
+
+
+def test_a_prototxt_has_at_most_16_mib(tmp_path: Path) -> None:
+    path = tmp_path / "net.prototxt"
+    for more in (0, 1):
+        with path.open("wb") as file:
+            file.truncate((16 << 20) + more)
+        if not more:
+            assert len(_read(path, "file", TEXT_BYTES)) == 16 << 20
+    with pytest.raises(InputError, match="must have at most 16 MiB"):
+        asim.load(path)
 
 
 V0 = """name: "first" input: "data" input_dim: 1 input_dim: 4 input_dim: 9 input_dim: 9

@@ -51,3 +51,41 @@ def test_options_of_compile() -> None:
         assert len(model.fusion.scopes[0].nodes) == length
     with pytest.raises(InputError, match="ub_conv"):
         asim.compile(graph, soc="Ascend310", fusion="ub", options={"ub_conv": 0})
+
+
+# What documents and sources say of elementwise operators, by profile; three profiles conflict on purpose.
+STATED = {
+    "Ascend310": {
+        "behind a convolution": 3,
+        "in a chain": 5,
+        "around a reduction": (4, 4, 4),
+        "a segment": (4, 4, 4),
+    },
+    "MindSpore": {
+        "behind a convolution": 3,
+        "in a chain": 6,
+        "around a reduction": (3, 3, 6),
+        "a segment": (3, 3, 6),
+    },
+    "documents": {
+        "behind a convolution": 5,
+        "in a chain": 6,
+        "around a reduction": (6, 5, 11),
+        "a segment": (3, 3, 6),
+    },
+}
+
+
+@pytest.mark.parametrize("profile", STATED)
+def test_the_limits_are_those_of_the_documents(profile: str) -> None:
+    limits = limits_of("Ascend310P", profile)
+    assert limits.name == profile
+    assert STATED[profile] == {
+        "behind a convolution": limits.conv_elementwise,
+        "in a chain": limits.elementwise,
+        "around a reduction": (limits.reduce_before, limits.reduce_after, limits.reduce_all),
+        "a segment": (limits.segment_before, limits.segment_after, limits.segment_all),
+    }
+    # the automatic pass joins 28 nodes, with six readers of a tensor and six summands
+    assert limits.automatic == (28 if profile == "documents" else 0)
+    assert (limits.readers, limits.summands) == (6, 6)

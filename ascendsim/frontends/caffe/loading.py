@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx.checker import MAXIMUM_PROTOBUF
 
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import read_bounded
@@ -17,7 +18,7 @@ from ascendsim.frontends.caffe.messages import net_class
 from ascendsim.frontends.caffe.old_layers import name_and_blobs, renew_layers
 from ascendsim.frontends.caffe.writer import Writer
 
-TEXT_BYTES, WEIGHT_BYTES = 16 << 20, 2 << 30
+TEXT_BYTES, WEIGHT_BYTES = 16 << 20, MAXIMUM_PROTOBUF
 
 
 def read_caffe(path: str | PathLike[str], weight: str | PathLike[str] | None = None) -> onnx.ModelProto:

@@ -16,7 +16,7 @@ Source = Union[str, Path, bytes, onnx.ModelProto]
 
 OLDEST_OPSET = 7
 # a protobuf message cannot be longer; larger models keep their weights in external files
-MAX_FILE_BYTES = 2 << 30
+MAX_FILE_BYTES = onnx.checker.MAXIMUM_PROTOBUF
 
 
 def read_model(source: Source) -> tuple[onnx.ModelProto, Path | None, str]:

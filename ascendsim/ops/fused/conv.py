@@ -17,7 +17,7 @@ from ascendsim.core.formats import Format, align, c0
 from ascendsim.graph.ir import Node
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import cube_type
-from ascendsim.ops.shared.dims import may_equal, need_shape
+from ascendsim.ops.shared.dims import may_equal, need_rank, need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -27,6 +27,8 @@ from ascendsim.opset.work import CubeWork, LowerContext, NoTask, Ref, Step, Work
 
 
 def _infer_fully(context: InferContext) -> None:
+    for port in (0, 1):
+        need_rank(context, port, 2)
     x, w = context.shape(0), context.shape(1)
     if x is not None and w is not None and len(x) == len(w) and not may_equal(x[1:], w[1:]):
         raise context.fail("needs a filter as large as the input", f"{x} and {w}")

@@ -29,6 +29,7 @@ from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, convolve_arrays
 from ascendsim.ops.shared.common import as_float32, computing_type, finish
 from ascendsim.ops.shared.cube import convolution_work
+from ascendsim.ops.shared.dims import need_rank
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, movement
@@ -43,6 +44,7 @@ def _infer(context: InferContext) -> None:
     it.
     """
     settings = AippSettings.of(context.node)
+    need_rank(context, 0, 1)
     shape = context.shape(0)
     kind = context.node.output.origin_dtype
     if kind is None:
@@ -117,6 +119,7 @@ def _lower(node: Node, _context: LowerContext) -> Work:
 
 def _infer_conv(context: InferContext) -> None:
     settings = AippSettings.of(context.node)
+    need_rank(context, 0, 1)
     images, weight = context.shape(0), context.shape(1)
     if images is None or weight is None:
         context.set(0, context.dtype(1), None)

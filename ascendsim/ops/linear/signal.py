@@ -13,7 +13,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.movement.generators import dtype_attribute
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
-from ascendsim.ops.shared.dims import known_ints, unknown_shape, wrapped_axis
+from ascendsim.ops.shared.dims import known_ints, need_rank, unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -91,6 +91,7 @@ def _stft_frames(ctx_length: int, frame: int, step: int) -> int:
 
 
 def _stft_infer(ctx: InferContext) -> None:
+    need_rank(ctx, 0, 2)
     signal, step, frame, window = (
         ctx.shape(0),
         known_ints(ctx, 1),

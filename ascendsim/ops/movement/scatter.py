@@ -13,7 +13,7 @@ from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.movement.indexing import need_indices_within, wrapped_indices
 from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, run_bytes
 from ascendsim.ops.shared.common import as_float32, finish
-from ascendsim.ops.shared.dims import need_shape, wrapped_axis
+from ascendsim.ops.shared.dims import need_rank, need_shape, wrapped_axis
 from ascendsim.ops.shared.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, by_labels, rank_of, shape_of
@@ -113,6 +113,8 @@ def _scatter_nd(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[
 
 
 def _scatter_nd_infer(ctx: InferContext) -> None:
+    for port in (0, 1):
+        need_rank(ctx, port, 1)
     source, indices = ctx.shape(0), ctx.shape(1)
     depth = indices[-1] if indices else None
     if source is not None and isinstance(depth, int) and not 0 < depth <= len(source):

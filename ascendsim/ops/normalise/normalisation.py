@@ -29,7 +29,7 @@ from ascendsim.ops.shared.common import (
     same_as,
     with_numpy,
 )
-from ascendsim.ops.shared.dims import need_channels, need_within
+from ascendsim.ops.shared.dims import need_channels, need_rank, need_within
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import (
     NOTHING_SAID,
@@ -194,10 +194,12 @@ def _group(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
 
 
 def _instance_check(context: InferContext) -> None:
+    need_rank(context, 0, 2)
     need_channels(context, (1, 2))
 
 
 def _rms_check(context: InferContext) -> None:
+    need_rank(context, 0, 1)
     need_within(context, 1, context.shape(0))
 
 
@@ -264,6 +266,12 @@ def _mean_variance(node: Node, x: Array) -> Array:
     return np.asarray(centred / (np.sqrt(np.square(centred).mean(axis=axes, keepdims=True)) + 1e-9)).astype(
         x.dtype
     )
+
+
+def _mean_variance_check(context: InferContext) -> None:
+    shape, node = context.shape(0), context.node
+    if shape is not None:
+        normalise_axes(node.attr("axes", (0, 2, 3)), len(shape), f"axes of node {node.name!r}")
 
 
 def _links(node: Node) -> AxisMap:
@@ -397,7 +405,7 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "MeanVarianceNormalization",
-        same_as(),
+        same_as(check=_mean_variance_check),
         with_numpy(_mean_variance),
         mean_variance_lower,
         Layout.ND,

@@ -18,7 +18,8 @@ from ascendsim.ops.shared.common import (
     same_as,
     with_numpy,
 )
-from ascendsim.opset import OpDef
+from ascendsim.ops.shared.dims import need_rank
+from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.facts import Elements, Facts, Kind, Precision
 from ascendsim.opset.structure import along_axes, constant_ints
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work, WorkChoice
@@ -80,10 +81,14 @@ def _stated_axis(node: Node, rank: int) -> tuple[int, ...] | None:
     return None if given is None or not rank else (given[0] % rank,)
 
 
+def _check(context: InferContext) -> None:
+    need_rank(context, 0, 1)
+
+
 OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "CumSum",
-        same_as(),
+        same_as(check=_check),
         with_numpy(_cumulative(np.cumsum, 0)),
         _cumulative_lower("vadd"),
         cann="CumsumD",
@@ -99,7 +104,7 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "CumProd",
-        same_as(),
+        same_as(check=_check),
         with_numpy(_cumulative(np.cumprod, 1)),
         _cumulative_lower("vmul"),
         cann="CumprodD",

@@ -306,7 +306,7 @@ def in_turn(data: Tensor, context: LowerContext) -> bool:
     is timed as if it were not.
     """
     shape = data.static_shape
-    tokens = math.prod(shape[1:-1]) if len(shape) > 2 else shape[0]
+    tokens = math.prod(shape[1:-1] or shape[:1])
     fills = len(shape) > 1 and shape[-1] % c0(data.element_type) == 0 and tokens % FRACTAL_ROWS == 0
     return context.rows_in_turn and not fills
 

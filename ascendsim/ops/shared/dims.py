@@ -70,6 +70,13 @@ def need_shape(ctx: InferContext, port: int, wanted: Shape | None) -> None:
         raise ctx.fail(f"needs input {port} of shape {wanted}", ctx.shape(port))
 
 
+def need_rank(ctx: InferContext, port: int, least: int) -> None:
+    """Refuses an input (if it is there) with fewer axes."""
+    shape = ctx.shape(port) if ctx.has(port) else None
+    if shape is not None and len(shape) < least:
+        raise ctx.fail(f"needs input {port} of rank {least} or more", list(shape))
+
+
 def need_channels(ctx: InferContext, ports: Iterable[int], axis: int = 1) -> None:
     """Refuses inputs that cannot be vectors with one value for each index of an axis of input 0."""
     shape = ctx.shape(0)

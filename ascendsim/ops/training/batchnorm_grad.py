@@ -35,7 +35,7 @@ from ascendsim.ops.shared.common import (
     same_as,
     with_numpy,
 )
-from ascendsim.ops.shared.dims import may_equal
+from ascendsim.ops.shared.dims import may_equal, need_rank
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import opaque, per_channel
@@ -94,6 +94,7 @@ def _constant_statistics(node: Node, dy: Array, scale: Array, variance: Array) -
 
 
 def _check(context: InferContext, parameters: Sequence[int]) -> None:
+    need_rank(context, 1, 2)
     gradient, data = context.shape(0), context.shape(1)
     if not may_equal(gradient, data):
         raise context.fail("needs a gradient of the shape of x", f"{gradient} for {data}")

@@ -31,7 +31,7 @@ from ascendsim.ops.linear.conv_transpose import spread, spreading_work
 from ascendsim.ops.shared.bursts import clear_work
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import cube_type, enlarged_groups, geometry
-from ascendsim.ops.shared.dims import may_equal
+from ascendsim.ops.shared.dims import may_equal, need_rank
 from ascendsim.ops.shared.windows import Axis, as_volume, kernel_window, outputs, slide, taps
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxesRule, AxisMap, Link, Relation, by_labels, shape_of
@@ -111,6 +111,7 @@ def _infer_input(groups_of: Groups, rank: int) -> Callable[[InferContext], None]
 
 def _infer_filter(groups_of: Groups, rank: int) -> Callable[[InferContext], None]:
     def infer(context: InferContext) -> None:
+        need_rank(context, 0, 2)  # the second are channels, of which groups are made
         filters, image = _sizes(context, "filter_size", rank), context.shape(0)
         groups = groups_of(context.node, image, filters)
         _check(context, image, filters, context.shape(1), groups, rank)

@@ -19,7 +19,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import fill_work, run_bytes, scattering
 from ascendsim.ops.shared.common import on_ai_cpu, runs_on_ai_core, with_numpy
-from ascendsim.ops.shared.dims import known_ints, may_equal, need_shape, wrapped_axis
+from ascendsim.ops.shared.dims import known_ints, may_equal, need_rank, need_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import CHOSEN, NOTHING_SAID, AxisMap, Label, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -85,6 +85,7 @@ def _weights(node: Node) -> int:
 
 def _embedding_infer(context: InferContext) -> None:
     _check_indices(context, 1)
+    need_rank(context, 0, 1)
     grad, indices = context.shape(0), context.shape(1)
     if grad is not None and indices is not None and not may_equal(grad[:-1], indices):
         raise context.fail(f"needs indices of shape {grad[:-1]}", indices)
