@@ -52,7 +52,8 @@ def img2col_cost(load: Img2Col, soc: SocSpec, megahertz: int) -> Cost:
     """load3d: bytes produced / rate + head.
 
     c220 follows the vendor's rate table by stride and input rows. v100 makes a fractal at the port's full
-    width at stride 1; other generations and strides take the same relative slowdown (assumed).
+    width at stride 1, whatever rows it spans (`ports.load3d_counts_rows`); other strides take the same
+    relative slowdown (assumed).
 
     Raises:
         CompileError: The target is neither L0A nor L0B, or the chip has no such path.
@@ -73,11 +74,11 @@ def load3d_efficiency(load: Img2Col, to_a: bool, ports: PortSpec) -> float:
     """Rate of a load3d relative to the full width of its port.
 
     A fractal takes 2 cycles of L0A or 4 of L0B if it comes from one input row, and one more for each row it
-    spans if there are several; a stride s of 2, 4 or 8 takes 2 s. It is never slower than the chip's least
-    share (c220, vendor documentation).
+    spans if there are several and the chip counts them; a stride s of 2, 4 or 8 takes 2 s. It is never slower
+    than the chip's least share (c220, vendor documentation).
     """
     rows, stride = load.input_rows, load.stride_w
-    spanned = rows if rows > 1 else 0
+    spanned = rows if rows > 1 and ports.load3d_counts_rows else 0
     if not to_a:
         return max(4 / (4 + spanned), ports.load3d_least_l0b)
     if stride not in (1, 2, 4, 8):

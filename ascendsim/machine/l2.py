@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ascendsim.isa.program import Access, MemoryPlan, Task
@@ -227,7 +227,9 @@ class L2State:
             }
             for access in reads:
                 miss[access.region] = self._first_reads(access) if miss[access.region] else NONE
-            return Shares(True, miss, {}, miss)
+            sides = Shares(True, miss, {}, miss)
+            fetched, out = sides.dram_bytes(reads, writes)
+            return replace(sides, written=Fraction(out, fetched + out)) if out else sides
         self._written_back = 0
         keys = {access.region: self._regions.key(access.region) for access in (*reads, *writes)}
         touched: dict[str, int] = {}

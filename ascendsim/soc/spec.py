@@ -83,6 +83,8 @@ class PortSpec:
     l1_to_bt: float | None
     load2d_gap_cycles: int  # between load2d instructions
     load3d_head_cycles: int
+    # whether a fractal whose positions lie on several rows of the map takes the longer for each of them
+    load3d_counts_rows: bool
     load3d_least_l0a: float  # share of the width that the slowest load3d into L0A reaches
     load3d_least_l0b: float
     fixpipe_elements_per_cycle: float | None  # that FIXPIPE converts, whatever their target type

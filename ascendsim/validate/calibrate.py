@@ -85,8 +85,13 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
         Constant(("cube.gap_cycles",), 0.0, 40.0, "none to 38 ns between instructions"),
     ),
     "310": (
-        Constant(("dram.unaligned_efficiency",), 0.4, 1.0, "no loss to a burst in two transactions"),
         Constant(("launch.task_gap_us",), 0.0, 3.0, "contained in the launch, or longer than it"),
+        Constant(
+            ("launch.model_call_us",),
+            0.0,
+            400.0,
+            "none to half of the shortest published call, SqueezeNet's of 872 us",
+        ),
         Constant(
             _L2,
             31.0,

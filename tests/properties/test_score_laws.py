@@ -20,10 +20,12 @@ import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
+from ascendsim.isa.cost_transfer import load3d_efficiency
 from ascendsim.isa.costs import cost
-from ascendsim.isa.instructions import Mmad, Move, Pipe, SetFlag, WaitFlag
+from ascendsim.isa.instructions import Buffer, Img2Col, Mmad, Move, Operand, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import CoreKind
 from ascendsim.isa.walk import in_order
+from ascendsim.lower.templates.conv import input_rows
 from ascendsim.lower.templates.cube import cube_stage, product_of
 from ascendsim.lower.templates.least import (
     cores_of,
@@ -284,9 +286,23 @@ def test_a_map_that_is_a_matrix_already_comes_at_the_rate_of_the_port() -> None:
     """However short its rows are; windows that span several rows come more slowly."""
     soc = load("Ascend310")
     for size in (7, 56):
-        assert product_of(square_convolution(64, size, 64, 1), soc).unfolding_efficiency == 1
+        assert product_of(square_convolution(64, size, 64, 1), soc).unfolding_efficiency == (1, 1)
     few, many = (product_of(square_convolution(64, size, 64, 3, 1, 1), soc) for size in (7, 56))
-    assert few.unfolding_efficiency < many.unfolding_efficiency == 1
+    assert few.unfolding_efficiency[1] < many.unfolding_efficiency[1] == 1
+    assert few.unfolding_efficiency[0] == many.unfolding_efficiency[0] == 1
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [7, 13, 28, 112])
+@pytest.mark.parametrize("counts", [False, True])
+def test_the_closed_form_unfolds_at_the_rate_of_the_machine(stride: int, size: int, counts: bool) -> None:
+    soc = load("Ascend310", {"ports.load3d_counts_rows": counts})
+    work = square_convolution(64, size, 64, 3, stride, 1)
+    assert work.conv is not None
+    left, map_rows = Operand(Buffer.L0A, "a", 512), Operand(Buffer.L1, "x", 512)
+    load3d = Img2Col(left, map_rows, 512, stride, input_rows(work.conv))
+    share = product_of(work, soc).unfolding_efficiency[rates_of(soc, "float16").load3d_rows]
+    assert share == pytest.approx(load3d_efficiency(load3d, True, soc.ports))
 
 
 def test_what_is_hidden_behind_the_slowest_pipe_counts_an_eighth() -> None:

@@ -78,6 +78,7 @@ TOY = SocSpec(
         l1_to_bt=None,
         load2d_gap_cycles=10,
         load3d_head_cycles=15,
+        load3d_counts_rows=True,
         load3d_least_l0a=0.125,
         load3d_least_l0b=2 / 9,
         fixpipe_elements_per_cycle=None,

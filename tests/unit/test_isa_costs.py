@@ -163,6 +163,19 @@ def test_load3d_follows_the_stride_table(stride: int, rows: int, bytes_per_cycle
     assert cost(load, TOY).occupancy == 65536 // bytes_per_cycle + 15
 
 
+# TIK's model of the first generation: a fractal a cycle of L0A, two of L0B, whatever rows it spans
+@pytest.mark.parametrize(
+    ("buffer", "stride", "rows", "cycles"),
+    [(Buffer.L0A, 1, 6, 128), (Buffer.L0A, 2, 4, 256), (Buffer.L0B, 1, 60, 256)],
+)
+def test_rows_that_a_fractal_spans_cost_nothing_where_the_chip_does_not_count_them(
+    buffer: Buffer, stride: int, rows: int, cycles: int
+) -> None:
+    soc = toy(ports={"load3d_counts_rows": False})
+    load = Img2Col(at(buffer), at(Buffer.L1), 65536, stride, rows)
+    assert cost(load, soc).occupancy == cycles + 15
+
+
 def test_load3d_knows_strides_up_to_8_where_the_least_share_of_the_port_is_lower() -> None:
     soc = toy(ports={"load3d_least_l0a": 1 / 64})
     took = {

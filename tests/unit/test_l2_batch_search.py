@@ -194,7 +194,7 @@ def test_prices_are_linear_in_the_bytes(share: float) -> None:
 def test_the_closed_form_takes_bytes_at_the_rate_of_their_memory() -> None:
     task = chain(1, [1024, 1024], weight=0).tasks[0]
     price, rates = closed_form(task, SOC), Rates.of(SOC)
-    assert rates.ddr == pytest.approx(42e9)
+    assert rates.ddr == pytest.approx(45.6e9)
     start = (SOC.launch.task_launch_us + SOC.launch.task_gap_us) * 1e-6 + SOC.launch.kernel_init_ns * 1e-9
     assert price.far - start == pytest.approx(2048 * KIB / rates.ddr)
     assert price.near - start == pytest.approx(2048 * KIB / rates.l2)

@@ -58,6 +58,7 @@ def test_all_figures_are_free_or_named() -> None:
         "half_duplex",
         "l2_size",
         "l2_managed",
+        "load3d_rows",
         "odd_penalty",
         "queue",
     }

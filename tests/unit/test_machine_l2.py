@@ -139,6 +139,13 @@ def test_without_a_cache_everything_goes_to_dram_but_what_is_placed() -> None:
     assert shares.bypass
     assert shares.read_miss == {"a": 1, "b": 0}
     assert shares.write_through["a"] == 1
+    assert shares.written == Fraction(1, 5)  # of 4 KiB read and 1 KiB written past L2
+
+
+def test_what_is_written_to_a_placed_region_turns_no_bus_around() -> None:
+    plan = MemoryPlan({name: Region(name, 0, KIB, "activation") for name in "ab"}, 0, 0)
+    l2 = L2State(replace(TOY.l2, software_managed=True), plan, ["b"])
+    assert enter(l2, {"a": (1, 4)}, {"b": (1, 1)}).written == 0
 
 
 def test_a_kept_weight_comes_from_dram_once_and_from_l2_after_that() -> None:

@@ -232,7 +232,8 @@ def filter_score(product: FilterProduct, rates: Rates, t: FilterTiling) -> float
     share_rows, share_columns = tiled_blocks(t.m, t.tile_m), product.column_blocks(t.blocks)
     cube = t.groups * share_rows * share_columns * depth * rates.per_block + steps * rates.mmad_gap
     spanned = unfold.input_rows(product.conv)
-    pace = 1.0 if unfold.is_direct(product.conv) or spanned == 1 else 4 / (4 + spanned)
+    counted = rates.load3d_rows and spanned > 1 and not unfold.is_direct(product.conv)
+    pace = 4 / (4 + spanned) if counted else 1.0
     feeding = t.groups * depth * FRACTAL_BYTES * (
         tiles_n * share_rows / rates.l1_to_l0a + tiles_m * share_columns / (rates.l1_to_l0b * pace)
     ) + steps * (rates.load2d_gap + rates.load3d_head)

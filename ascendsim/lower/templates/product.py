@@ -160,17 +160,19 @@ class Product:
         return not is_direct(self.conv)
 
     @cached_property
-    def unfolding_efficiency(self) -> float:
-        """Rate of load3d relative to the port, by the c220 table that is assumed for all generations."""
+    def unfolding_efficiency(self) -> tuple[float, float]:
+        """Rate of load3d relative to the port, by c220's table: where rows of the map do not count, and where
+        they do.
+        """
         conv = self.conv
         if conv is None or not self.unfolds:
-            return 1.0
-        rows = input_rows(conv)
+            return 1.0, 1.0
         if conv.stride_w not in (1, 2, 4, 8):
-            return 32 / 256
-        if conv.stride_w == 1:
-            return (256.0 if rows <= 1 else 512 / (rows + 2)) / 256
-        return max(32.0, 512 / (2 * conv.stride_w + (rows if rows > 1 else 0))) / 256
+            return 32 / 256, 32 / 256
+        rows = input_rows(conv)
+        spanned = rows if rows > 1 else 0
+        counted = 512 / (2 * conv.stride_w + spanned)
+        return 1 / conv.stride_w, (counted if conv.stride_w == 1 else max(32.0, counted)) / 256
 
     @cached_property
     def operand_bytes(self) -> tuple[float, float]:
@@ -209,6 +211,7 @@ class Rates:
     start: float
     load2d_gap: float
     load3d_head: float
+    load3d_rows: bool  # whether rows of the map count that a fractal spans
     mmad_gap: float
     per_block: float
     odd_penalty: bool
@@ -324,6 +327,7 @@ def rates_of(soc: SocSpec, dtype: str, convolves: bool = False) -> Rates:
         start=soc.issue.instruction_start_ns * soc.frequency_mhz / 1000,
         load2d_gap=soc.ports.load2d_gap_cycles,
         load3d_head=soc.ports.load3d_head_cycles,
+        load3d_rows=soc.ports.load3d_counts_rows,
         mmad_gap=soc.cube.gap_cycles,
         per_block=(soc.cube.hf32_cycles_per_block if in_hf32(dtype, convolves, soc) else None)
         or soc.cube.cycles_per_block[dtype],
