@@ -59,7 +59,7 @@ class ProductNumbers(NamedTuple):
     strips: int
     whole_width: int
     skips_rows: bool
-    unfolding_efficiency: float
+    unfolding_efficiency: tuple[float, float]
     itemsize: int
     out_itemsize: int
     out_passes: float
@@ -100,6 +100,7 @@ class RateNumbers(NamedTuple):
     start: float
     load2d_gap: float
     load3d_head: float
+    load3d_rows: bool
     mmad_gap: float
     per_block: float
     odd_penalty: bool

@@ -54,7 +54,7 @@ def least_of_tiles(
     tiles = sb * si * ceil_div(sm, tile_m) * ceil_div(sn, tile_n)
     blocks = sb * si * tiled_blocks(sm, tile_m) * tiled_blocks(sn, tile_n) / tiles
     cube = blocks * product.k_blocks * rates.per_block
-    load_a = FRACTAL_BYTES / rates.l1_to_l0a / product.unfolding_efficiency[rates.load3d_rows]
+    load_a = FRACTAL_BYTES / rates.l1_to_l0a / product.unfolding_efficiency[1 if rates.load3d_rows else 0]
     load_b = FRACTAL_BYTES / rates.l1_to_l0b
     m_blocks, n_blocks = ceil_div(tile_m, FRACTAL_ROWS), ceil_div(tile_n, FRACTAL_ROWS)
     mte1 = (m_blocks * load_a + n_blocks * load_b) * product.k_blocks

@@ -67,7 +67,7 @@ def score(
     load_a = FRACTAL_BYTES / rates.l1_to_l0a
     gap_a = rates.load2d_gap
     if product.unfolds:
-        load_a /= product.unfolding_efficiency[rates.load3d_rows]
+        load_a /= product.unfolding_efficiency[1 if rates.load3d_rows else 0]
         gap_a = rates.load3d_head
     mte1 = (
         m_blocks * k_blocks * load_a
