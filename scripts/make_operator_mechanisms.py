@@ -31,6 +31,7 @@ class Mechanism:
 
 OPEN = {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}
 FILTERS = {"kernels.transdata_filter_cycles": 0, "kernels.transdata_by_images": False}
+CONVOLUTIONS = frozenset({"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"})
 MECHANISMS = (
     Mechanism(
         "bus turned around between reads and writes; more than 300 us",
@@ -47,10 +48,49 @@ MECHANISMS = (
     ),
     Mechanism("TransData: filters by the scalar unit", "910B", frozenset({"TransData"}), FILTERS | OPEN),
     Mechanism(
+        "ragged rows start and go at a rate of their own",
+        "910B",
+        frozenset({"TransData"}),
+        {"dma.ragged_row_cycles": 45, "dma.ragged_row_bytes_per_cycle": 126},
+    ),
+    Mechanism("convolutions in HF32", "910B", CONVOLUTIONS, {"kernels.convolves_hf32": False}),
+    Mechanism("convolutions in HF32", "910B2", frozenset({"conv_2d"}), {"kernels.convolves_hf32": False}),
+    Mechanism("whole images a core", "910B", frozenset({"Conv2D"}), {"kernels.even_images": False}),
+    Mechanism(
+        "code that the cores do not hold",
+        "910B2",
+        frozenset({"apply_adam_w"}),
+        {"kernels.long_code_ns": 0},
+    ),
+    Mechanism(
         "blocks by bytes of the result",
         "910B-30",
         frozenset({"Add", "Cast", "Mul", "Sub"}),
         {"kernels.core_bytes": 4096},
+    ),
+    Mechanism(
+        "reads and writes of L2 in turn",
+        "910B-30",
+        frozenset({"Add", "AddN", "Cast", "Concat", "Mul", "Sub"}),
+        {"l2.half_duplex": False},
+    ),
+    Mechanism(
+        "128 B a cycle out of UB",
+        "910B-30",
+        frozenset({"AtomicAddrClean", "Conv2DBackpropFilter", "RealDiv"}),
+        {"ports.ub_to_gm": 64},
+    ),
+    Mechanism(
+        "work cut evenly, broadcasts too",
+        "910B-30",
+        frozenset({"Cast", "Equal", "FusedMulApplyMomentum", "Mul", "Select", "Slice"}),
+        {"kernels.even_shares": False},
+    ),
+    Mechanism(
+        "channels spread over maps",
+        "910B-30",
+        frozenset({"BNTrainingReduceGrad", "BNTrainingUpdate", "FusionOp_BNTrainingUpdate_ReLUV2"}),
+        {"kernels.spreads_channels": False},
     ),
     Mechanism(
         "rows added one after the other",

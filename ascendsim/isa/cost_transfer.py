@@ -163,8 +163,12 @@ def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> 
         rate = dma.ragged_nd2nz_bytes_per_cycle if ragged else dma.nd2nz_bytes_per_cycle
         return cycles if rate is None else max(cycles, move.bytes / rate)
     cycles = max(cycles, (move.bursts - 1) * dma.burst_cycles)
-    by_row = Buffer.UB in (move.src.buffer, move.dst.buffer) and _is_ragged(move)
-    return max(cycles, move.bursts * dma.ragged_row_cycles) if by_row else cycles
+    rate = dma.ragged_row_bytes_per_cycle
+    ragged = _is_ragged(move) or (rate is not None and _is_ragged_row(move))
+    if not (ragged and Buffer.UB in (move.src.buffer, move.dst.buffer)):
+        return cycles
+    rows = move.bursts * dma.ragged_row_cycles
+    return max(cycles, rows if rate is None else rows + move.bytes / rate)
 
 
 def _request_cycles(move: Move, stride: int, soc: SocSpec) -> float:
@@ -259,3 +263,8 @@ def _is_ragged(move: Move) -> bool:
     """Whether rows in global memory begin or end within a block of 32 B."""
     stride = move.dst_stride if move.dst.buffer is Buffer.GM else move.src_stride
     return move.bursts > 1 and (move.burst_bytes % BLOCK_BYTES != 0 or stride % BLOCK_BYTES != 0)
+
+
+def _is_ragged_row(move: Move) -> bool:
+    """Whether it is a single row that begins and ends within a block of 32 B."""
+    return move.bursts == 1 and not move.aligned and move.burst_bytes % BLOCK_BYTES != 0

@@ -196,6 +196,7 @@ class Mmad:
         fresh_at: Loop variables; while all of them are 0 it starts anew in spite of `accumulate` (the first
             step of k).
         bias: Columns of the bias table that it takes when it starts anew.
+        hf32: Whether float32 operands are cut to HF32 (Ascend C: SetHF32).
     """
 
     dst: Operand  # L0C
@@ -210,6 +211,7 @@ class Mmad:
     fresh_at: tuple[str, ...] = ()
     bias: Operand | None = None
     effect: Hashable | None = None
+    hf32: bool = False
 
 
 @quickly_made

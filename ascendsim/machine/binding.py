@@ -130,7 +130,15 @@ class Binding:
             if read:
                 read, write = read * self._turnaround, NONE
         to_l2 = through_l2 if demand.write else 0
+        if self.soc.l2.half_duplex and to_l2:
+            from_l2, to_l2 = from_l2 + self._l2_reads_per_write, 0
         return _weight(from_l2), to_l2 * WEIGHT, _weight(read), _weight(write)
+
+    @cached_property
+    def _l2_reads_per_write(self) -> Fraction:
+        """Bytes that L2 delivers in the time in which it takes a byte."""
+        l2 = self.soc.l2
+        return Fraction(l2.read_bytes_per_cycle_per_core) / Fraction(l2.write_bytes_per_cycle_per_core)
 
     @cached_property
     def _reads_per_write(self) -> Fraction:

@@ -16,6 +16,8 @@ from ascendsim.graph.ir import Node
 from ascendsim.opset.attention import AttentionWork as AttentionWork
 from ascendsim.opset.lower_context import FORM as FORM
 from ascendsim.opset.lower_context import LowerContext as LowerContext
+from ascendsim.opset.moves import Copy as Copy
+from ascendsim.opset.moves import MoveWork as MoveWork
 from ascendsim.opset.refs import WORKSPACE as WORKSPACE
 from ascendsim.opset.refs import Ref as Ref
 from ascendsim.opset.refs import workspace_of as workspace_of
@@ -131,6 +133,7 @@ class CubeWork:
         epilogue: Vector steps on every output tile while it is in UB, and what else they read.
         epilogue_values: Tiles that the epilogue holds at once besides the one that it stores.
         plain_tiling: Whether tiles are chosen as if there were no epilogue.
+        transposed: Whether it is a transposed convolution, or the gradient of a convolution's map.
         side_outputs: Values inside the epilogue that are stored too, by rising `after`; `out` is what the
             last step makes.
         sums: Sums over the rows of `out` that are made as well.
@@ -158,6 +161,7 @@ class CubeWork:
     side_outputs: tuple[SideOutput, ...] = ()
     useful_macs: int = 0  # without padding and enlarged groups; 0 = batch * m * k * n
     image: RawImage | None = None
+    transposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +257,15 @@ class VectorWork:
         in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
+        code_at_hand: Whether such a kernel runs so often between others that the cores have its code.
+        long_code: Whether the kernel's code outgrows the cores' instruction caches, where the chip has such a
+            kernel (`KernelSpec.long_code_ns`).
         cores: How many the kernel is started on: as many as bring the end nearer ("worthwhile"); as many as
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
             functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
             each piece of memory that a clearing kernel takes ("pieces").
         search: What is searched, where the kernel of split cores goes by it.
+        pads_rows: Whether rows come and go one by one, each to blocks of its own in UB (DataCopyPad).
         overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has
             two buffers then, else one.
         inputs, outputs: What is read and written.
@@ -277,60 +285,12 @@ class VectorWork:
     maps: Maps | None = None
     in_turn: bool = False
     own_tiling: bool = False
+    code_at_hand: bool = False
+    long_code: bool = False
     cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
     search: Search | None = None
+    pads_rows: bool = False
     overlaps: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """Bytes carried from one tensor to another through UB.
-
-    Attributes:
-        bytes: Bytes read; more than the source holds where pieces are read again (Gather of the same rows).
-        read_burst, write_burst: Length of the contiguous pieces in GM on either side.
-        write_bytes: Bytes written where they differ from those read (padding, broadcast, strided slices); 0 =
-            as many.
-    """
-
-    src: Ref
-    dst: Ref
-    bytes: int
-    read_burst: int
-    write_burst: int
-    write_bytes: int = 0
-
-    @property
-    def written(self) -> int:
-        """Bytes that reach `dst`."""
-        return self.write_bytes or self.bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MoveWork:
-    """Rearranging data: transpose, concat, slice, pad, gather, TransData.
-
-    Attributes:
-        steps: Vector work on every element on the way (vnchwconv for transposes, vconv for casts, vectordup
-            for padding).
-        scalar_per_burst: Scalar cycles of address computation per read burst (indexed access), 0 for affine
-            patterns.
-        in_turn: Whether all cores take part, however little there is, and a tile comes only when the one
-            before it has left its buffer.
-        own_tiling: See `VectorWork`.
-        parts: Cores that the kernel takes, if there are so many; 0 = as many as are worth while.
-        one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
-            second buffer; there are no steps then.
-    """
-
-    copies: tuple[Copy, ...]
-    steps: tuple[Step, ...] = ()
-    scalar_per_burst: int = 0
-    extra_inputs: tuple[Ref, ...] = ()  # indices and the like, read once
-    one_by_one: bool = False
-    in_turn: bool = False
-    own_tiling: bool = False
-    parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class DeviceMemory:
         self._plan, self._device = plan, values == "device"
         self._constants: dict[str, Array] = {}
         self._views: dict[str, Array] = {}  # addresses stay, so one view a tensor does for all runs
+        self._lent: list[str] = []  # inputs whose view is the caller's array
         self._roots: dict[str, Tensor | None] = {}
         self._tensors: Mapping[str, Tensor] = graph.tensors
         self._stretch = 1
@@ -63,19 +64,40 @@ class DeviceMemory:
             "run without values (--values off), with a smaller batch, or where more is free",
         )
         self._bytes = np.empty(size * self._stretch, np.uint8)
+        self._apart = _apart([r for r in plan.regions.values() if r.kind != "weight"])
         self._spans = _joined(
             (r.offset * self._stretch, (r.offset + r.bytes) * self._stretch)
             for r in plan.regions.values()
-            if r.kind not in ("weight", "workspace")
+            if r.kind not in ("weight", "workspace") and not (r.kind == "input" and r.name in self._apart)
         )
         self.wipe()
 
     def wipe(self) -> None:
-        """Forgets all values but the constants. Workspace holds no values: the host never touches it, so it
-        takes none of its memory.
+        """Forgets all values but the constants. Workspace holds no values, and inputs that are apart come
+        from outside: the host never touches their bytes, so they take none of its memory.
         """
         for first, last in self._spans:
             self._bytes[first:last] = _POISON
+
+    def take(self, tensor: Tensor, array: Array) -> None:
+        """Takes in the values of an input; where nothing else ever lies at its address they are read where
+        they are, until `give_back`.
+
+        Raises:
+            SimulationError: As `write`.
+        """
+        if not (self.holds(tensor) and tensor.name in self._apart and array.flags.c_contiguous):
+            self.write(tensor, array)
+            return
+        self._check_form(tensor, array, tensor.static_shape, self.dtype(tensor))
+        self._views[tensor.name] = array.view()
+        self._lent.append(tensor.name)
+
+    def give_back(self) -> None:
+        """Lets go of the arrays that `take` left where they are."""
+        for name in self._lent:
+            self._views.pop(name, None)
+        self._lent.clear()
 
     def dtype(self, tensor: Tensor) -> np.dtype[Any]:
         """The NumPy type that a tensor's values have in this run."""
@@ -96,16 +118,10 @@ class DeviceMemory:
             SimulationError: If shape or type are not the tensor's.
         """
         view = self._view(tensor)
-        if array.shape != view.shape or array.dtype != view.dtype:
-            raise SimulationError(
-                f"values of tensor {tensor.name!r}",
-                f"must be {view.dtype}{list(view.shape)}",
-                f"{array.dtype}{list(array.shape)}",
-                "its operator's shape rule and its kernel disagree; please report this",
-            )
+        self._check_form(tensor, array, view.shape, view.dtype)
         if not array.size:
             return
-        if _is_same(view, array):
+        if _is_same(array, view):
             return  # computed in its place
         if not np.may_share_memory(view, self._bytes):
             raise SimulationError(
@@ -114,6 +130,15 @@ class DeviceMemory:
                 remedy="please report this",
             )
         view[...] = array
+
+    def _check_form(self, tensor: Tensor, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        if array.shape != shape or array.dtype != dtype:
+            raise SimulationError(
+                f"values of tensor {tensor.name!r}",
+                f"must be {dtype}{list(shape)}",
+                f"{array.dtype}{list(array.shape)}",
+                "its operator's shape rule and its kernel disagree; please report this",
+            )
 
     def place(self, tensor: Tensor) -> Array | None:
         """Where a tensor's values belong, to be written there; None if it has no stretch of memory of its
@@ -218,11 +243,31 @@ def constant_values(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
     return np.asarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)), order="C")
 
 
+def _apart(regions: Iterable[Region]) -> frozenset[str]:
+    """Regions with whose bytes no other has any in common.
+
+    >>> apart = Region("a", 0, 4, "input"), Region("b", 8, 4, "input")
+    >>> sorted(_apart([*apart, Region("c", 10, 8, "activation")]))
+    ['a']
+    """
+    found: set[str] = set()
+    last, end = "", 0
+    for region in sorted(regions, key=lambda one: one.offset):
+        if region.offset >= end:
+            found.add(region.name)
+        else:
+            found.discard(last)
+        if region.offset + region.bytes >= end:
+            last, end = region.name, region.offset + region.bytes
+    return frozenset(found)
+
+
 def _is_same(one: Array, other: Array | None) -> bool:
     """Whether two arrays are the same stretch of memory, read the same way."""
-    return (
-        other is not None
-        and (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
+    if other is None or one.base is None:  # an array of its own is no view of device memory
+        return False
+    return one is other or (
+        (one.shape, one.strides, one.dtype) == (other.shape, other.strides, other.dtype)
         and one.__array_interface__["data"] == other.__array_interface__["data"]
     )
 

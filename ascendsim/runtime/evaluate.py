@@ -50,7 +50,8 @@ def evaluate(
         inputs: Arrays by graph input name, in the model's own types and logical shapes.
         values: "device" (float16 where the device has it) or "float32" (the model's own types).
         progress: Called with (tasks done, tasks in all).
-        memory: Device memory of an earlier evaluation of the same program, to be used again; wiped before.
+        memory: Device memory of an earlier evaluation of the same program in the same order, to be used
+            again. It is not wiped: what is read before it is written was NaN in the first evaluation.
         watch: Sees every result.
         prefix: In front of operators' names where the graph is a piece of the model.
         tiles: Runs the blocks of those tasks that say what they do; the others are computed by operators.
@@ -64,12 +65,10 @@ def evaluate(
     """
     if memory is None:
         memory = DeviceMemory(graph, program.memory, values)
-    else:
-        memory.wipe()
     arrays = checked_inputs(graph, inputs)
     for name, array in arrays.items():
         tensor = graph.tensors[name]
-        memory.write(tensor, np.asarray(array, memory.dtype(tensor)))
+        memory.take(tensor, np.asarray(array, memory.dtype(tensor)))
     if watch is not None:
         watch.begin(graph, arrays, memory.dtype, prefix)
     nodes_of = {task.id: task.nodes for task in program.tasks}
@@ -86,7 +85,9 @@ def evaluate(
             compute_nodes([named[name] for name in names], opset, memory, watch)
         if progress is not None:
             progress(done + 1, len(todo))
-    return {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
+    outputs = {tensor.name: memory.read(tensor).copy() for tensor in graph.outputs}
+    memory.give_back()
+    return outputs
 
 
 def compute_nodes(
@@ -152,8 +153,8 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for name, tensor in wanted.items():
         dtype = (tensor.origin_dtype or tensor.element_type).numpy
-        form = f"{dtype}{list(tensor.static_shape)}"
         if name not in inputs:
+            form = f"{dtype}{list(tensor.static_shape)}"
             raise InputError(
                 f"input {name!r}", f"is missing; the model wants {form}", remedy=f"pass {{{name!r}: array}}"
             )

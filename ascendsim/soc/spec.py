@@ -24,6 +24,8 @@ class CubeSpec:
     n0: int
     k0: Mapping[str, int]  # by dtype name: float16 16, int8 32, float32 8
     cycles_per_block: Mapping[str, float]  # by dtype name; a dtype that is not listed has no instruction
+    # of float32 blocks whose operands are cut to HF32's 11 bits of mantissa; None = there is no such mode
+    hf32_cycles_per_block: float | None
     latency_cycles: int  # until a dependent read sees the result
     gap_cycles: int  # between independent mmads
     odd_size_penalty: bool  # v100: + (k1 - 2) cycles if k1 > 1 and m1 or n1 is odd
@@ -99,6 +101,8 @@ class DmaSpec:
     ragged_row_cycles: (
         float  # least time of such a row on the way to or from UB, where it is an instruction of its own
     )
+    # rate of such a row beyond that time, which is its start then; None = the path's, and the longer counts
+    ragged_row_bytes_per_cycle: float | None
     # rate of such rows where the layout changes; None = as ragged_efficiency says
     ragged_nd2nz_bytes_per_cycle: float | None
 
@@ -116,6 +120,7 @@ class L2Spec:
         float  # fair share with all cores busy; the chip has this times the core count
     )
     write_bytes_per_cycle_per_core: float
+    half_duplex: bool  # reads and writes take turns on a core's way to it, and on its own ports
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
     # whole chip, of lines that several cores read; None = no such limit is known
     same_line_bytes_per_cycle: float | None
@@ -216,6 +221,7 @@ class KernelSpec:
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
     sums_in_turn: bool  # so do those that add up or compare the elements of a row
+    spreads_channels: bool  # batch normalisation in training spreads what a channel has over its map first
     softmax_pads_fractals: (
         bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there
     )
@@ -227,14 +233,22 @@ class KernelSpec:
     # of the task for code that all of them fetch
     tiling_ns: float
     core_code_ns: float
+    # kernels whose code outgrows the cores' instruction caches: for each core of the task, in every run
+    long_code_ns: float
     # attention kernels of inference: from the start of their blocks to the first block of scores
     attention_start_ns: float
     # bytes of the result for which an elementwise kernel takes another core; None = 1024 elements of any type
     core_bytes: int | None
+    # elementwise kernels cut their result to blocks of 32 B over as many cores as its bytes say, also where
+    # operands are broadcast; else to lines of 512 B, and broadcasts over as many as are worth while
+    even_shares: bool
+    images_added: int  # images of which a core adds up the channels at least, if it has whole ones
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
     even_products: (
         bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
     )
+    convolves_hf32: bool  # convolutions of float32 maps and their gradients cut them to HF32
+    even_images: bool  # convolutions of about as many images as cores take as many as have equally many
     even_columns: bool  # products of few rows are cut into parts with the same number of column blocks
     # largest batch at which plain convolutional networks run in passes of smaller batches; None = none do
     cut_batches: int | None

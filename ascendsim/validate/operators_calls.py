@@ -68,7 +68,13 @@ def _picked(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(bench.builder.op("GatherElements", *_given(row, bench), axis=row.attributes["dim"]))
 
 
+_MAPS_TURNED = 2  # of TransData: the image and the result
+
+
 def _convolution(row: OperatorRow, bench: Bench) -> OneOperator:
+    """The kernels that the call is said to run beside those of the convolution of maps in NC1HWC0: the filter
+    turned, memory cleared, a bias converted.
+    """
     image, weight, *bias = row.inputs
     numbers = row.attributes
     tensors = [bench.stored(image.shape, image.dtype or DType.FLOAT32)]
@@ -81,7 +87,17 @@ def _convolution(row: OperatorRow, bench: Bench) -> OneOperator:
         dilations=numbers["dilations"],
     )
     macs = math.prod(result.static_shape) * math.prod(weight.shape[1:])
-    return bench.finish(result, macs=macs)
+    times = {kernel: int(count) for kernel, count in _TIMES.findall(row.kernels)}
+    more = []
+    if times.get("TransData", 0) > _MAPS_TURNED:
+        turned = {"src_format": "NCHW", "dst_format": "FRACTAL_Z"}
+        more.append(bench.builder.op("TransData", tensors[1], domain="ascend", **turned))
+    if times.get("MemSet"):
+        memory = bench.stored(result.static_shape, result.element_type)
+        more.append(bench.builder.op("AtomicAddrClean", memory, domain="ascend"))
+    if times.get("Cast"):
+        more.append(bench.builder.op("Cast", tensors[2], to=DType.FLOAT32))
+    return bench.finish(result, *more, macs=macs)
 
 
 def _root_norm(row: OperatorRow, bench: Bench) -> OneOperator:

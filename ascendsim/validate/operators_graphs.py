@@ -28,6 +28,7 @@ from ascendsim.validate.operators_rows import OperatorRow
 from ascendsim.validate.operators_training import ELEMENTWISE, PRODUCT, TRAINING
 
 _GRADIENTS = "ai.onnx.preview.training"
+_SUNK = ("910A", "910B-30")  # steps of MindSpore, run from the device
 
 
 def one_operator(row: OperatorRow) -> OneOperator | str:
@@ -44,7 +45,11 @@ def one_operator(row: OperatorRow) -> OneOperator | str:
 
 def _elementwise(op: str) -> _Builder:
     def build(row: OperatorRow, bench: Bench) -> OneOperator:
-        tensors = [bench.made(o.shape, o.dtype) for o in row.inputs]
+        old = _older(row) if op == "Sum" else None
+        tensors = [
+            (bench.stored if number == old else bench.made)(o.shape, o.dtype or DType.FLOAT32)
+            for number, o in enumerate(row.inputs)
+        ]
         return bench.finish(bench.builder.op(op, *tensors))
 
     return build
@@ -61,27 +66,33 @@ def _cast(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(bench.builder.op("Cast", give(source.shape, source.dtype), to=target.dtype))
 
 
+def _older(row: OperatorRow) -> int | None:
+    """Of tensors of one size that a step adds or multiplies only the last was made just before. The other is
+    what went around a branch of the network, or what the forward pass kept for the gradient of a product.
+    """
+    sizes = {operand.shape for operand in row.inputs}
+    alike = len(row.inputs) > 1 and len(sizes) == 1 and len(row.inputs[0].shape) > 1
+    return 0 if row.profiled and not row.updates and alike else None
+
+
 def _with_kept(op: str) -> _Builder:
     """What is added to in float32, changed by an update or flat is a weight, a moment or a gradient that lies
-    in DRAM.
+    in DRAM, and so does the older operand of a sum or a product. What an update has in fractals was turned
+    just before: weights and moments lie row-major.
     """
 
     def build(row: OperatorRow, bench: Bench) -> OneOperator:
         wide = len({operand.dtype for operand in row.inputs}) > 1
+        old = _older(row) if op != "Sub" and not wide else None
         tensors = []
         for number, operand in enumerate(row.inputs):
             assert operand.dtype is not None
             float32 = operand.dtype is DType.FLOAT32
             changed = row.updates and (op == "Mul" or (op == "Sub" and number == 0))
+            changed = changed and operand.format != "FRACTAL_NZ"
             kept = row.profiled and float32 and (changed or wide or len(operand.shape) == 1)
-            tensors.append((bench.kept if kept else bench.made)(operand.shape, operand.dtype))
-        if wide:
-            tensors = [
-                tensor
-                if tensor.dtype is DType.FLOAT32
-                else bench.builder.op("Cast", tensor, to=DType.FLOAT32)
-                for tensor in tensors
-            ]
+            give = bench.kept if kept else bench.stored if number == old else bench.made
+            tensors.append(give(operand.shape, operand.dtype))
         return bench.finish(bench.builder.op(op, *tensors))
 
     return build
@@ -106,9 +117,13 @@ def _relu_v2(row: OperatorRow, bench: Bench) -> OneOperator:
 
 
 def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
-    """TensorMove: GM to UB to GM, the work of a Concat of one part."""
+    """TensorMove: GM to UB to GM, the work of a Concat of one part. In MindSpore's steps it fetches what the
+    host has sent: labels, indices.
+    """
     source = row.inputs[0]
-    return bench.finish(bench.builder.op("Concat", bench.made(source.shape, source.dtype), axis=0))
+    give = bench.stored if row.group in _SUNK else bench.made
+    given = give(source.shape, source.dtype or DType.FLOAT32)
+    return bench.finish(bench.builder.op("Concat", given, axis=0))
 
 
 def _filled(row: OperatorRow, bench: Bench) -> OneOperator:
@@ -234,9 +249,10 @@ def _trans_data(row: OperatorRow, bench: Bench) -> OneOperator | str:
         != math.prod(blocked.shape) * source.dtype.itemsize
     ):
         return "its blocked form has other sizes than C0 = 32 bytes gives (float32 in blocks of 16)"
-    made = bench.made(shape, source.dtype, before)
+    give = bench.kept if row.updates and before is Format.ND else bench.made  # weights and moments
+    given = give(shape, source.dtype, before)
     turned = bench.builder.op(
-        "TransData", made, domain="ascend", src_format=before.value, dst_format=after.value
+        "TransData", given, domain="ascend", src_format=before.value, dst_format=after.value
     )
     return bench.finish(turned, placed=True)
 

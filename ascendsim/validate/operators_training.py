@@ -79,7 +79,7 @@ def _chain(*parts: str) -> Builder:
     """An elementwise operator of the row's inputs, and others on what it makes."""
 
     def build(row: OperatorRow, bench: Bench) -> OneOperator:
-        if parts[0] == "Mul" and row.updates:
+        if parts[0] == "Mul" and row.updates and row.inputs[0].format != "FRACTAL_NZ":
             tensors = [bench.kept(o.shape, o.dtype or DType.FLOAT32) for o in row.inputs]
         else:
             tensors = bench.all_made()

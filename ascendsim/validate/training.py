@@ -22,7 +22,8 @@ from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import Prediction
 
-GROUPS = {"910A": "Ascend910A", "910A eager": "Ascend910A"}  # by how the published step was run
+EAGER = "910A eager"  # launched by PyTorch operator by operator
+GROUPS = {"910A": "Ascend910A", EAGER: "Ascend910A"}  # by how the published step was run
 PROFILED_SOC = "Ascend910B"  # the first generation with 30 cores
 PROFILED = {
     "resnet50": re.compile(r"resnet50_(\d+)_224_224"),
@@ -60,7 +61,7 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
     """
     rows: dict[tuple[str, str, int], list[dict[str, str]]] = {}
     for row in _table("measured_training.csv"):
-        group = "910A eager" if "eager" in row["framework"] else "910A"
+        group = EAGER if "eager" in row["framework"] else "910A"
         if group in groups:
             rows.setdefault((group, row["network"], int(row["batch"])), []).append(row)
     points = []
@@ -86,11 +87,17 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
     return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
 
 
-def run_step(file: Path, batch: int, soc: str) -> tuple[Result, float]:
+def run_step(file: Path, batch: int, soc: str, eager: bool = False) -> tuple[Result, float]:
     """A training step as the published ones: mixed precision, all fusion, the graph on the device as a whole.
 
     Networks for images learn classes with momentum, BERT its encoder with LAMB (the structure file has no
     head, so "mse" of what the encoder gives).
+
+    Args:
+        file: Structure of the network.
+        batch: Samples in the step.
+        soc: Chip.
+        eager: A framework launches operator by operator, and nothing is fused.
 
     Returns:
         The run, and the roofline's time in us for forward and backward: three times that of forward.
@@ -104,7 +111,8 @@ def run_step(file: Path, batch: int, soc: str) -> tuple[Result, float]:
         optimizer="lamb" if bert else MOMENTUM,
         output=output,
     )
-    model = compile(step.graph, soc=soc, fusion="all", precision_mode="allow_mix_precision")
+    schedule = "eager" if eager else "sink"
+    model = compile(step.graph, soc, fusion="all", schedule=schedule, precision_mode="allow_mix_precision")
     forward = roofline_us(graph, chips.load(soc))
     return simulate(model), 3 * forward
 
@@ -140,7 +148,7 @@ def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tupl
     """
     paths = [structure(point.file, folder) for point in points]
     for point, path in zip(points, paths, strict=True):
-        result, roofline = run_step(path, point.batch, point.soc)
+        result, roofline = run_step(path, point.batch, point.soc, eager=point.group == EAGER)
         yield (
             Prediction(point, point.batch / result.duration_us * 1e6),
             Prediction(point, point.batch / roofline * 1e6),

@@ -7,90 +7,19 @@ added, as the Cube does. Volumes are (channels, depth, height, width); flat imag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim_kernels.elementwise import in_two
+from ascendsim_kernels import unfold
 from ascendsim_kernels.gemm import exact_terms
 from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.unfold import unfolded
 from ascendsim_kernels.windows import Window
 
-COLUMN_BYTES = 4 << 20  # one block of unfolded input stays within a second level cache
-
-
-@kernel
-def _unfold(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
-    """columns[(c, kd, kh, kw), (row, ow)] = image under the tap, 0 outside; `rows` output rows (od * out_h +
-    oh) from `first` on.
-    """
-    channels, depth, height, width = image.shape
-    out_h, out_w = table[4, 1], table[4, 2]
-    stride_w = table[1, 2]
-    k = 0
-    for c in range(channels):
-        for kd in range(table[0, 0]):
-            for kh in range(table[0, 1]):
-                for kw in range(table[0, 2]):
-                    left = kw * table[2, 2] - table[3, 2]  # input column of output column 0
-                    low = min(max(0, (stride_w - 1 - left) // stride_w), out_w)
-                    high = max(low, min(out_w, (width - left + stride_w - 1) // stride_w))
-                    target = columns[k]
-                    for row in range(rows):
-                        d = (first + row) // out_h * table[1, 0] + kd * table[2, 0] - table[3, 0]
-                        h = (first + row) % out_h * table[1, 1] + kh * table[2, 1] - table[3, 1]
-                        start = row * out_w
-                        if d < 0 or d >= depth or h < 0 or h >= height:
-                            target[start : start + out_w] = 0
-                            continue
-                        source = image[c, d, h]
-                        target[start : start + low] = 0
-                        piece = target[start + low : start + high]
-                        # indices from 0 on need no check for negative ones
-                        seen = source[left + low * stride_w :]
-                        if stride_w == 1:
-                            for w in range(piece.size):
-                                piece[w] = seen[w]
-                        else:
-                            for w in range(piece.size):
-                                piece[w] = seen[w * stride_w]
-                        target[start + high : start + out_w] = 0
-                    k += 1
-
-
-@kernel
-def _unfold_same(image: Any, table: Any, first: int, rows: int, columns: Any) -> None:
-    """As `_unfold` for flat images and steps of 1 where output rows are as long as input rows: a tap is the
-    whole plane, shifted.
-
-    What the shift carries over from one row to the next is overwritten with zeros.
-    """
-    channels, _, height, width = image.shape
-    k = 0
-    for c in range(channels):
-        plane = image[c, 0].reshape(height * width)
-        for kh in range(table[0, 1]):
-            down = first + kh * table[2, 1] - table[3, 1]  # input row of the first output row
-            low, high = min(rows, max(0, -down)), min(rows, max(0, height - down))
-            for kw in range(table[0, 2]):
-                left = kw * table[2, 2] - table[3, 2]
-                target = columns[k]
-                target[: low * width] = 0
-                target[max(low, high) * width :] = 0
-                shift = down * width + left
-                begin, end = max(low * width, -shift), min(high * width, height * width - shift)
-                if end > begin:
-                    piece, seen = target[begin:end], plane[begin + shift : end + shift]
-                    for i in range(piece.size):
-                        piece[i] = seen[i]
-                for row in range(low, high):
-                    if left < 0:
-                        target[row * width : row * width + min(width, -left)] = 0
-                    elif left > 0:
-                        target[row * width + max(0, width - left) : row * width + width] = 0
-                k += 1
+ENOUGH_PIXELS = 256  # columns with which a product is about as quick an element as with any more
 
 
 @kernel
@@ -153,71 +82,35 @@ def convolve(image: NDArray[Any], weight: NDArray[Any], window: Window, groups: 
         _depthwise(image, weight.reshape(outputs, *weight.shape[2:]), window.table(), result)
         return result
     result = np.empty(shape, image.dtype)
-    matrices = weight.reshape(groups, outputs // groups, -1)
+    matrices = weight.reshape(groups, outputs // groups, math.prod(weight.shape[1:]))
     grouped = image.reshape(batch, groups, channels // groups, *image.shape[2:])
     pixels = int(np.prod(window.output))
     flat = result.reshape(batch, groups, outputs // groups, pixels)
     if window.is_pointwise((image.shape[2], image.shape[3], image.shape[4])):
         np.matmul(matrices, grouped.reshape(batch, groups, channels // groups, pixels), out=flat)
         return result
-    buffer = column_buffer(channels // groups, window, image.dtype)
-    for n in range(batch):
+    together = _images_at_once(pixels, matrices.shape[2] * pixels * image.itemsize)
+    for first in range(0, batch, together):
+        target = flat[first : first + together]
         for g in range(groups):
-            for start, stop, columns in unfolded(grouped[n, g], window, buffer):
-                np.matmul(matrices[g], columns, out=flat[n, g, :, start:stop])
+            alone = len(target) == 1
+            made = target[0, g] if alone else np.empty((outputs // groups, len(target) * pixels), image.dtype)
+            for start, stop, columns in unfolded(grouped[first : first + together, g], window):
+                np.matmul(matrices[g], columns, out=made[:, start:stop])
+            if not alone:
+                target[:, g] = made.reshape(outputs // groups, len(target), pixels).swapaxes(0, 1)
     return result
 
 
-def column_buffer(channels: int, window: Window, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Room for one block of unfolded input: whole output rows, at least one, within `COLUMN_BYTES`."""
-    rows = window.output[0] * window.output[1]
-    row = channels * window.taps * window.output[2]
-    return np.empty(row * max(1, min(rows, COLUMN_BYTES // max(1, row * dtype.itemsize))), dtype)
-
-
-def unfolded(
-    volume: NDArray[Any], window: Window, buffer: NDArray[Any]
-) -> Iterator[tuple[int, int, NDArray[Any]]]:
-    """What the windows over a volume see, in blocks.
+def _images_at_once(pixels: int, columns: int) -> int:
+    """How many images share a product: small maps make small products, which read their weights more often
+    than they use them.
 
     Args:
-        volume: (c, d, h, w), contiguous.
-        window: Geometry.
-        buffer: Of `column_buffer`; every block overwrites the one before.
-
-    Yields:
-        First window position of a block, the one behind its last, and its columns (c * taps, positions).
+        pixels: Positions of an image.
+        columns: Bytes that one unfolds to.
     """
-    depth = len(volume) * window.taps
-    rows, width = window.output[0] * window.output[1], window.output[2]
-    unfold = _unfold_same if _shifts_planes(window, volume.shape[1:]) else _unfold
-    table = window.table()
-    block = max(1, buffer.size // max(1, depth * width))
-    for first in range(0, rows, block):
-        count = min(block, rows - first)
-        columns = buffer[: depth * count * width].reshape(depth, count * width)
-        _unfold_in_two(unfold, volume, table, first, count, columns)
-        yield first * width, (first + count) * width, columns
-
-
-def _shifts_planes(window: Window, image: tuple[int, ...]) -> bool:
-    """Whether every tap of the window sees the plane of a flat image shifted by whole rows and columns."""
-    flat = image[0] == window.output[0] == window.kernel[0] == 1 and window.before[0] == 0
-    return flat and window.output[2] == image[2] and window.stride[1:] == (1, 1)
-
-
-def _unfold_in_two(
-    unfold: Any, image: NDArray[Any], table: NDArray[Any], first: int, rows: int, columns: NDArray[Any]
-) -> None:
-    """Unfolds both halves of the channels at once."""
-    per_channel = columns.size // image.shape[0]
-    taps = columns.shape[0] // image.shape[0]
-
-    def run(start: int, stop: int) -> None:
-        low, high = start // per_channel, stop // per_channel
-        unfold(image[low:high], table, first, rows, columns[low * taps : high * taps])
-
-    in_two(run, columns.size, per_channel)
+    return max(1, min(ENOUGH_PIXELS // max(1, pixels), unfold.COLUMN_BYTES // max(1, columns)))
 
 
 @kernel
@@ -334,17 +227,17 @@ def convolve_transposed(
         _depthwise_transposed(image, weight, window.table(), alone)
         return alone
     result = np.empty((batch, groups * per_group, *size), image.dtype)
-    matrices = weight.reshape(groups, channels // groups, -1)
+    matrices = weight.reshape(groups, channels // groups, math.prod(weight.shape[1:]))
     positions = int(np.prod(window.output))
     pixels = image.reshape(batch, groups, channels // groups, positions)
     flat = size[0] == window.output[0] == window.kernel[0] == 1 and window.before[0] == 0
     columns = matrices.shape[2] * positions * image.itemsize
-    together = max(1, COLUMN_BYTES // max(1, columns)) if flat else 1
+    together = max(1, unfold.COLUMN_BYTES // max(1, columns)) if flat else 1
     for g in range(groups):
         for first in range(0, batch, together):
             some = images_as_volume(pixels[first : first + together, g])
             count = some.shape[1]
-            spread = np.matmul(matrices[g].T, some.reshape(len(some), -1))
+            spread = np.matmul(matrices[g].T, some.reshape(len(some), count * positions))
             if not window.is_pointwise(size):
                 deep = stacked(window, count) if flat else window
                 spread = fold(spread, deep, (per_group, count if flat else size[0], *size[1:]))

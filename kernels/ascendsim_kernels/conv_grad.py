@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ascendsim_kernels.conv import column_buffer, images_as_volume, stacked, unfolded
+from ascendsim_kernels.conv import images_as_volume
 from ascendsim_kernels.jit import kernel
+from ascendsim_kernels.unfold import unfolded
 from ascendsim_kernels.windows import Window
 
 
@@ -70,23 +72,17 @@ def filter_gradient(image: NDArray[Any], gradient: NDArray[Any], window: Window,
         alone = np.empty((groups * outputs, *window.kernel), image.dtype)
         _depthwise(image, gradient, window.table(), np.empty(window.output[2], image.dtype), alone)
         return alone.reshape(shape)
+    positions = batch * math.prod(gradient.shape[2:])
+    made = images_as_volume(gradient).reshape(groups, outputs, positions)
+    grouped = image.reshape(batch, groups, channels, *image.shape[2:])
+    if window.is_pointwise((image.shape[2], image.shape[3], image.shape[4])):
+        maps = grouped.swapaxes(0, 1).swapaxes(1, 2).reshape(groups, channels, positions)
+        return np.asarray(np.matmul(made, maps.swapaxes(1, 2)).reshape(shape))
     result = np.zeros((groups, outputs, channels * window.taps), image.dtype)
-    if max(image.shape[2], window.kernel[0], window.output[0]) > 1:
-        buffer = column_buffer(channels, window, image.dtype)
-        for volume, above in zip(image, gradient, strict=True):
-            parts = volume.reshape(groups, channels, *volume.shape[1:]), above.reshape(groups, outputs, -1)
-            for own, seen, dy in zip(result, *parts, strict=True):
-                for start, stop, columns in unfolded(seen, window, buffer):
-                    own += np.matmul(dy[:, start:stop], columns.T)
-        return result.reshape(shape)
-    maps = images_as_volume(image).reshape(groups, channels, batch, *image.shape[3:])
-    made = images_as_volume(gradient).reshape(groups, outputs, -1)
-    if window.is_pointwise((1, image.shape[3], image.shape[4])):
-        product = np.matmul(made, maps.reshape(groups, channels, -1).swapaxes(1, 2))
-        return np.asarray(product.reshape(shape))
-    deep = stacked(window, batch)
-    buffer = column_buffer(channels, deep, image.dtype)
-    for g in range(groups):
-        for start, stop, columns in unfolded(maps[g], deep, buffer):
-            result[g] += np.matmul(made[g, :, start:stop], columns.T)
+    for own, dy, seen in zip(result, made, grouped.swapaxes(0, 1), strict=True):
+        for start, stop, columns in unfolded(seen, window):
+            if start == 0:
+                np.matmul(dy[:, :stop], columns.T, out=own)
+            else:
+                own += np.matmul(dy[:, start:stop], columns.T)
     return result.reshape(shape)

@@ -290,7 +290,7 @@ def moved_by_elements() -> list[Stage]:
     x, y, i = ref("x", (9000,)), ref("y", (9000,)), ref("i", (700,), dtype=INT32)
     steps = (Step("vnchwconv", run=128),)
     copy = Copy(x, y, 18_000, 96, 640)
-    return Lowering(soc).stages(MoveWork((copy,), steps, 3, (i,), own_tiling=True, parts=3))
+    return Lowering(soc).stages(MoveWork((copy,), steps, 3, (i,), own_tiling=True, pieces=3))
 
 
 def moved_one_by_one() -> list[Stage]:

@@ -121,7 +121,7 @@ def test_other_chips_keep_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "cores"), [(16, 16), (32, 16), (15, 15), (20, 20), (60, 30), (64, 30), (8, 30), (1, 30)]
+    ("images", "cores"), [(16, 16), (32, 16), (15, 15), (20, 20), (60, 30), (64, 22), (8, 30), (1, 30)]
 )
 def test_cores_have_whole_images(images: int, cores: int, soc: SocSpec) -> None:
     product = product_of(convolution(64, 14, 64, 3, 1, 1, images=images), soc)

@@ -243,6 +243,23 @@ def test_ragged_rows_to_and_from_ub_are_an_instruction_each() -> None:
             assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(64, 64 * (40 + 24)), (1, 40 + 24)])
+def test_ragged_rows_start_and_go_at_a_rate_of_their_own(rows: int, expected: float) -> None:
+    """48 B at 2 B a cycle behind a start of 40 cycles; a single row too, if it begins within a block."""
+    chip = toy(dma={"ragged_row_cycles": 40, "ragged_row_bytes_per_cycle": 2})
+    stride = {"src_stride": 4096} if rows > 1 else {}
+    ragged = move(Pipe.MTE2, Buffer.GM, Buffer.UB, rows, 48, aligned=False, **stride)
+    link = cost(ragged, chip).link
+    assert link is not None
+    assert link.l2_bytes / link.port_bytes_per_cycle == pytest.approx(expected)
+
+
+def test_a_single_row_on_a_boundary_is_not_ragged() -> None:
+    chip = toy(dma={"ragged_row_cycles": 40, "ragged_row_bytes_per_cycle": 2})
+    whole = move(Pipe.MTE2, Buffer.GM, Buffer.UB, 1, 48)
+    assert cost(whole, chip).link == cost(whole, TOY).link
+
+
 @pytest.mark.parametrize(("target", "burst"), [(Buffer.UB, 64), (Buffer.L1, 48)])
 def test_rows_of_whole_blocks_and_rows_to_l1_share_an_instruction(target: Buffer, burst: int) -> None:
     ragged = move(Pipe.MTE2, Buffer.GM, target, 64, burst, src_stride=4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ascendsim_kernels import conv, elementwise, jit
+from ascendsim_kernels import conv, elementwise, jit, unfold
 from ascendsim_kernels.conv import convolve, convolve_transposed
 from ascendsim_kernels.conv_grad import filter_gradient
 from ascendsim_kernels.detection import deformed_columns, roi_align, suppress
 from ascendsim_kernels.element import kernel_view
-from ascendsim_kernels.elementwise import BLOCK, Unary, in_two, unary
+from ascendsim_kernels.elementwise import BLOCK, Unary, in_two, unary, where_positive
 from ascendsim_kernels.half import narrow, widen
 from ascendsim_kernels.normalisation import normalise_rows
 from ascendsim_kernels.pairwise import Binary, binary
@@ -184,24 +185,52 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[tup
 
 
 def test_what_a_convolution_unfolds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing for one channel a group or one position a window; whole planes where rows keep their length."""
-    calls = counted(monkeypatch, conv, "_unfold_in_two")
+    """Nothing for one channel a group or one position a window; small maps of several images together."""
+    calls = counted(monkeypatch, unfold, "_gather")
     line = Window((1, 1, 3), (1, 1, 1), (1, 1, 1), (0, 0, 1), (1, 4, 6))
     point = Window((1, 1, 1), (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 4, 6))
-    stepping = Window((1, 1, 3), (1, 1, 2), (1, 1, 1), (0, 0, 1), (1, 4, 3))
-    longer = Window((1, 1, 3), (1, 1, 1), (1, 1, 1), (0, 0, 2), (1, 4, 8))
-    deep = Window((1, 1, 3), (1, 1, 1), (1, 1, 1), (0, 0, 1), (2, 4, 6))
-    flat, volume = numbers(5, 1, 4, 1, 4, 6), numbers(5, 1, 4, 2, 4, 6)
+    flat = numbers(5, 1, 4, 1, 4, 6)
     convolve(flat, numbers(6, 4, 1, 1, 1, 3), line, 4)
     convolve(flat, numbers(6, 3, 4, 1, 1, 1), point, 1)
+    filter_gradient(flat, numbers(7, 1, 3, 1, 4, 6), point, 1)
     assert not calls
-    weight = numbers(6, 3, 4, 1, 1, 3)
-    for window, image in ((line, flat), (stepping, flat), (longer, flat), (deep, volume)):
-        convolve(image, weight, window, 1)
-    assert [call[0] is conv._unfold_same for call in calls] == [True, False, False, False]
     # one input channel alone is no group of its own
     convolve(numbers(5, 1, 1, 1, 4, 6), numbers(6, 2, 1, 1, 1, 3), line, 1)
-    assert len(calls) == 5
+    assert len(calls) == 1
+    calls.clear()
+    many = numbers(5, 30, 4, 1, 4, 6)
+    weight = numbers(6, 3, 4, 1, 1, 3)
+    together = convolve(many, weight, line, 1)
+    assert [columns.shape[1] for _, _, columns in calls] == [240, 240, 240]  # 24 positions an image
+    calls.clear()
+    monkeypatch.setattr(conv, "ENOUGH_PIXELS", 1)
+    np.testing.assert_allclose(together, convolve(many, weight, line, 1), rtol=1e-5, atol=1e-5)
+    assert [columns.shape[1] for _, _, columns in calls] == [24] * 30
+
+
+@in_one("window", range(40))
+def test_unfolded_columns_hold_what_a_window_sees(window: int) -> None:
+    """Against a plain walk through windows of any geometry, some of which see nothing but padding."""
+    rng = np.random.default_rng(window)
+    kernel, stride, dilation = (tuple(int(v) for v in rng.integers(1, 4, 3)) for _ in range(3))
+    before, output = (
+        tuple(int(v) for v in rng.integers(0, 4, 3)),
+        tuple(int(v) for v in rng.integers(1, 5, 3)),
+    )
+    geometry = Window(kernel, stride, dilation, before, output)  # type: ignore[arg-type]
+    images = rng.standard_normal((2, 3, *rng.integers(1, 6, 3))).astype(np.float32)
+    wanted = np.zeros((3, *kernel, 2, *output), np.float32)
+    for n, *place in np.ndindex(2, *output):
+        for tap in np.ndindex(*kernel):
+            at = [
+                p * s + t * d - b for p, s, t, d, b in zip(place, stride, tap, dilation, before, strict=True)
+            ]
+            if all(0 <= v < size for v, size in zip(at, images.shape[2:], strict=True)):
+                wanted[(slice(None), *tap, n, *place)] = images[(n, slice(None), *at)]
+    found = np.full((3 * math.prod(kernel), 2 * math.prod(output)), np.nan, np.float32)
+    for start, stop, columns in unfold.unfolded(images, geometry):
+        found[:, start:stop] = columns
+    np.testing.assert_array_equal(found, wanted.reshape(found.shape))
 
 
 @pytest.mark.parametrize("limit", [1, 700, 1500, 1 << 20])
@@ -216,20 +245,17 @@ def test_unfolded_blocks_are_bounded_and_leave_no_seam(
     rows = (9 + 2 - 3) // stride + 1
     window = Window((2, 3, 3), (1, stride, 1), (1, 1, 1), (0, 1, 1), (2, rows, 5))
     wanted = convolve(image, weight, window, 2)
-    flat_window = Window((1, 3, 3), (1, 1, 1), (1, 1, 1), (0, 1, 1), (1, 9, 5))
-    flat = convolve(image[:, :, :1].copy(), weight[:, :, :1].copy(), flat_window, 2)
-    monkeypatch.setattr(conv, "COLUMN_BYTES", limit)
-    calls = counted(monkeypatch, conv, "_unfold_in_two")
+    monkeypatch.setattr(unfold, "COLUMN_BYTES", limit)
+    calls = counted(monkeypatch, unfold, "_gather")
     np.testing.assert_array_equal(convolve(image, weight, window, 2), wanted)
     a_row = 2 * 2 * 3 * 3 * 5 * 4  # channels of a group, taps, columns, bytes
-    for _, _, _, _, count, columns in calls:
+    counts = [columns.shape[1] // 5 for _, _, columns in calls]
+    for count, (_, _, columns) in zip(counts, calls, strict=True):
         assert count == 1 or columns.nbytes <= limit
         assert columns.nbytes == count * a_row
-    assert sum(call[4] for call in calls) == 2 * 2 * 2 * rows  # images, groups, output planes
-    assert max(call[4] for call in calls) == min(2 * rows, max(1, limit // a_row))
-    np.testing.assert_array_equal(
-        convolve(image[:, :, :1].copy(), weight[:, :, :1].copy(), flat_window, 2), flat
-    )
+    assert sum(counts) == 2 * 2 * 2 * rows  # images, groups, output planes
+    images = 2 if limit == 1 << 20 else 1  # that share a product
+    assert max(counts) == min(images * 2 * rows, max(1, limit // a_row))
 
 
 @pytest.mark.parametrize("limit", [1, 700, 3000, 1 << 20])
@@ -249,7 +275,7 @@ def test_gradients_do_not_depend_on_how_many_images_share_a_product(
     wide = [array.astype(np.float64) for array in (image, made, weight)]
     filters = sum(filter_gradient(wide[0][n], wide[1][n], window, groups) for n in one)
     inputs = [convolve_transposed(wide[1][n], wide[2], window, groups, (1, 6, 7)) for n in one]
-    monkeypatch.setattr(conv, "COLUMN_BYTES", limit)
+    monkeypatch.setattr(unfold, "COLUMN_BYTES", limit)
     found = filter_gradient(image, made, window, groups)
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, filters)
@@ -490,3 +516,14 @@ def test_a_group_of_functions_is_cut_as_the_functions_are() -> None:
     """`BLOCK` elements at a time in both, so that three blocks lie in a first-level cache of 32 KB."""
     assert 3 * BLOCK * 4 <= 32 << 10
     assert elementwise.scratch().nbytes == BLOCK * 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_where_positive_takes_what_is_there_and_no_product(dtype: Any) -> None:
+    """Infinities and NaN pass where the other is positive, and leave nothing where it is not."""
+    test = np.array([[1, 0, -1], [np.nan, np.inf, -0.0], [-np.inf, 1e-30, 2]], dtype)
+    values = np.array([[np.inf, np.inf, np.nan], [1, -np.inf, 2], [3, 4, np.nan]], dtype)
+    wanted = [[np.inf, 0, 0], [0, -np.inf, 0], [0, 4, np.nan]]
+    found = where_positive(test.T, values.T)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found.T, np.array(wanted, dtype))

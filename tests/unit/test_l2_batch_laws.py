@@ -131,9 +131,10 @@ def check_parts(graph: Graph, axis: BatchAxis) -> None:
             for t in taken
         }  # type: ignore[union-attr]
         for tensor, result in zip(small.node(name).outputs, evaluate(alone, OPSET, inputs), strict=True):
-            np.testing.assert_allclose(
-                result, whole[tensor.name][: part * axis.factors[tensor.name]], rtol=1e-5, atol=1e-6
-            )
+            wanted = whole[tensor.name][: part * axis.factors[tensor.name]]
+            # sums of a product of fewer columns may be taken in another order
+            bound = 1e-6 * max(1.0, float(np.abs(np.nan_to_num(wanted)).max(initial=0)))
+            np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=bound)
 
 
 def cut(graph: Graph) -> str:

@@ -137,6 +137,50 @@ def test_elementwise_work_takes_a_core_for_every_1024_elements(name: str) -> Non
         assert blocks(lower_movement(copy, soc, Expansion(soc))) == found
 
 
+def with_row_factors(rows: int, cols: int) -> VectorWork:
+    """A matrix of float32 times one value a row."""
+    x, y = ref("x", (rows, cols), dtype=FULL), ref("y", (rows, cols), dtype=FULL)
+    factor = Stream(ref("f", (rows, 1), dtype=FULL), "row")
+    return VectorWork(rows, cols, (Step("vmul", FULL),), (Stream(x), factor), (Stream(y),))
+
+
+@pytest.mark.parametrize(
+    ("work", "published"),
+    [  # block counts of tasks in training steps on Ascend910B, DeepFM and ResNet-50
+        (elementwise(12_000, FULL), 24),
+        (elementwise(16_000, FULL), 30),
+        (elementwise(20_000, FULL), 30),
+        (elementwise(256 * 128), 30),
+        (with_row_factors(16, 100), 4),
+        (with_row_factors(32, 100), 7),
+        (with_row_factors(64, 100), 13),
+    ],
+)
+def test_elementwise_kernels_cut_evenly_where_the_chips_kernels_do(work: VectorWork, published: int) -> None:
+    soc = load("Ascend910B")
+    assert blocks(lower_vector(work, soc, Expansion(soc))) == published
+
+
+@pytest.mark.parametrize(("rows", "published"), [(64, 22), (128, 26), (256, 29), (30, 30)])
+def test_slices_take_as_many_cores_as_have_whole_rows(rows: int, published: int) -> None:
+    """Concat and Slice of ViT's tokens on Ascend910B: 768 of 50 x 768 numbers of each image."""
+    source, target = ref("x", (rows, 50 * 768)), ref("y", (rows, 768))
+    copy = Copy(source, target, target.bytes, 768 * 2, target.bytes)
+    soc = load("Ascend910B")
+    assert blocks(lower_movement(MoveWork((copy,)), soc, Expansion(soc))) == published
+
+
+@pytest.mark.parametrize(("blocks_n", "published"), [(8, 8), (16, 16), (32, 16), (64, 22)])
+def test_sums_of_fractals_have_whole_blocks_of_columns(blocks_n: int, published: int) -> None:
+    """BiasAddGrad of DeepFM on Ascend910B: 12000 rows of 128 to 1024 numbers."""
+    columns = 16 * blocks_n
+    x = Stream(ref("x", (12_000, columns), Format.FRACTAL_NZ))
+    steps = (Step("vconv", FULL), Step("vadd", FULL))
+    total = Stream(ref("s", (columns,), dtype=FULL), "col")
+    work = VectorWork(12_000, columns, steps, (x,), (total,), reduces="rows")
+    assert blocks(lower_vector(work, load("Ascend910B"), Expansion(load("Ascend910B")))) == published
+
+
 @pytest.mark.parametrize(("dispatch", "shared"), [(0.01, True), (100, False)])
 @pytest.mark.parametrize("rows", [1, 4, 5, 40])
 def test_long_rows_are_cut_if_that_brings_the_end_nearer(rows: int, dispatch: float, shared: bool) -> None:

@@ -405,7 +405,7 @@ def test_a_lone_reduction_in_turn_needs_no_loop() -> None:
 
 
 def test_movement_in_turn_takes_all_cores_and_one_buffer() -> None:
-    soc = load("Ascend910A")
+    soc = load("Ascend910A", {"kernels.even_shares": False})
     x, y = ref("x", (64, 768)), ref("y", (64, 768), Format.FRACTAL_NZ)
     copy = Copy(x, y, x.bytes, 1536, 512)
     plain, turn = (

@@ -77,6 +77,21 @@ def test_a_half_duplex_bus_is_loaded_in_proportion_to_its_rates() -> None:
     assert spans(trace, "MTE2")[0][1] in (336, 337)
 
 
+def test_reads_and_writes_take_turns_where_l2_is_half_duplex() -> None:
+    # Reads alone take 4096 / 16 = 256 cycles of L2's 2 cores x 8 B, writes alone 4096 / 8 = 512.
+    rates = {"read_bytes_per_cycle_per_core": 8, "write_bytes_per_cycle_per_core": 4}
+    fast = {"read_gb_per_s": 1000, "write_gb_per_s": 1000}
+    both = block(load(4096), store(4096))
+    apart = simulate(both, bare(l2=rates, dram=fast))
+    assert (spans(apart, "MTE2"), spans(apart, "MTE3")) == ([(0, 256)], [(0, 512)])
+    turns = bare(l2={**rates, "half_duplex": True}, dram=fast)
+    shared = simulate(both, turns)
+    # at equal rates r, r / 16 + r / 8 = 1: both end at 256 + 512
+    assert spans(shared, "MTE2") == spans(shared, "MTE3")
+    assert spans(shared, "MTE2")[0][1] in (768, 769)
+    assert spans(simulate(block(store(4096)), turns), "MTE3") == [(0, 512)]
+
+
 def test_latency_does_not_hold_the_link_but_the_flag() -> None:
     soc = bare(dram={"read_latency_cycles": 300})
     flags = (Flag("full", Pipe.MTE2, Pipe.V),)

@@ -97,12 +97,12 @@ def test_transposed_convolution_on_the_device_rounds_once(
 
 
 def test_blocks_of_unfolded_input_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ascendsim_kernels import conv
+    from ascendsim_kernels import unfold
 
     inputs = operands((1, 3, 20, 20), (4, 3, 3, 3), 4)
     whole = run("Conv", inputs, pads=(1, 1, 1, 1))[0]
     # three output rows a block, two in the last
-    monkeypatch.setattr(conv, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3)
+    monkeypatch.setattr(unfold, "COLUMN_BYTES", 3 * 9 * 20 * 4 * 3)
     assert_near_oracle(run("Conv", inputs, pads=(1, 1, 1, 1))[0], whole, 1e-6)
 
 

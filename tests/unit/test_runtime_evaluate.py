@@ -87,12 +87,23 @@ def test_progress_and_memory_that_is_used_again() -> None:
     assert seen == [(1, 2), (2, 2)]
     # computed there and nowhere else
     assert memory.read(graph.tensors["y"]).tolist() == pytest.approx(WANTED)
-    assert np.isnan(outputs(program, graph, [], memory=memory)).all()  # wiped before
-    first = evaluate(graph, program, default_opset(), [10, 11], {"x": X}, values="float32", memory=memory)[
-        "y"
-    ]
-    memory.wipe()
+
+    def again(x: np.ndarray) -> np.ndarray:
+        return evaluate(graph, program, default_opset(), [10, 11], {"x": x}, values="float32", memory=memory)[
+            "y"
+        ]
+
+    first, second = again(X), again(-X)
     assert first.tolist() == pytest.approx(WANTED)  # outputs are copies
+    assert second.tolist() == pytest.approx((1 / (1 + np.exp(-np.maximum(-X, 0)))).tolist())
+
+
+def test_what_no_task_wrote_is_nan_in_every_evaluation() -> None:
+    graph, plan = chain()
+    program = Program(tasks_of(("relu",), ("sigmoid",)), plan)
+    memory = DeviceMemory(graph, plan, "float32")
+    for _ in range(2):
+        assert np.isnan(outputs(program, graph, [10], memory=memory)).all()
 
 
 def test_runs_of_open_shapes_count_their_steps() -> None:

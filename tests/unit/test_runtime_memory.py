@@ -136,6 +136,33 @@ def test_a_weight_without_values_says_why() -> None:
 # ------------------------------------------------------------------------------------------------------- acti
 
 
+def test_inputs_are_read_where_they_are_if_nothing_else_lies_at_their_address() -> None:
+    graph = Graph("g")
+    apart, shared, other = (tensor(graph, name, (4,)) for name in ("apart", "shared", "other"))
+    memory = memory_of(
+        graph,
+        Region("apart", 0, 16, "input"),
+        Region("shared", 512, 16, "input"),
+        Region("other", 520, 16, "activation"),
+    )
+    given = np.arange(8, dtype=np.float32)
+    memory.take(apart, given[:4])
+    memory.take(shared, given[4:])
+    assert np.shares_memory(memory.read(apart), given)
+    assert not np.shares_memory(memory.read(shared), given)
+    np.testing.assert_array_equal(memory.read(shared), given[4:])
+    memory.write(other, np.full(4, 9, np.float32))
+    assert memory.read(shared).tolist() == [4, 5, 9, 9]
+    memory.give_back()
+    assert not np.shares_memory(memory.read(apart), given)
+    memory.take(apart, given[::2])  # what has gaps is copied
+    assert memory.read(apart).tolist() == [0, 2, 4, 6]
+    assert not np.shares_memory(memory.read(apart), given)
+    for wrong in (given, given[:4].astype(np.float64)):
+        with pytest.raises(SimulationError, match=r"'apart' must be float32\[4\], not float"):
+            memory.take(apart, wrong)
+
+
 def test_memory_that_nobody_wrote_reads_as_nan() -> None:
     graph = Graph("g")
     x = tensor(graph, "x", (3,), DType.FLOAT16, DType.FLOAT32)

@@ -107,7 +107,7 @@ def test_normalisation_by_float32_statistics_computes_in_float32(joined: bool) -
     (task,) = (task for task in compiled.program.tasks if "update" in task.nodes)
     done = [item for item, _ in executed([Stage(task.groups)]) if isinstance(item, Vector)]
     large = max(item.elements for item in done)
-    kinds = {item.dtype for item in done if item.op in ("vmul", "vadd") and item.elements == large}
+    kinds = {item.dtype for item in done if item.op in ("vmul", "vadd", "vmadd") and item.elements == large}
     assert kinds == {"float32"}
 
 

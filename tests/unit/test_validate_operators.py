@@ -189,6 +189,36 @@ def test_activations_come_from_an_operator_in_front_and_weights_from_dram() -> N
     assert gradient.required(1).producer is None
 
 
+def test_the_older_operand_of_a_sum_comes_from_dram() -> None:
+    """What went around a branch of the network; a bias and an update's operands are not older."""
+    for op_type, first in (("Add", False), ("AddN", False), ("Sub", True)):
+        alike = [
+            row
+            for row in _rows(op_type, "910B-30")
+            if not row.updates and len({o.shape for o in row.inputs}) == 1 and len(row.inputs[0].shape) > 1
+        ]
+        assert alike
+        for row in alike:
+            built = one_operator(row)
+            assert not isinstance(built, str)
+            (node,) = (node for node in built.graph.nodes if node.name == built.node)
+            assert (node.required(0).producer is not None) is first
+            assert node.required(len(row.inputs) - 1).producer is not None
+
+
+def test_updates_find_fractals_made_and_matrices_in_dram() -> None:
+    forms = {}
+    for row in _rows("Mul", "910B-30"):
+        if not row.updates or len(row.inputs[1].shape) < 2 or row.inputs[0].shape != (1,):
+            continue
+        built = one_operator(row)
+        assert not isinstance(built, str)
+        node = next(node for node in built.graph.nodes if node.name == built.node)
+        forms.setdefault(row.inputs[1].format, set()).add(node.required(1).producer is None)
+    assert forms["FRACTAL_NZ"] == {False}
+    assert forms["ND"] == {True}
+
+
 def test_layout_changes_have_the_published_bytes() -> None:
     for row in _rows("TransData"):
         built = one_operator(row)
@@ -217,7 +247,10 @@ def test_fitted_figures_name_kinds_that_are_scored_apart() -> None:
     # read off steps of the chip with 30 cores, whole ones on the page of training
     profiled = {
         f"operators Ascend910B {kind}"
-        for kind in ("RealDiv", "FusionOp_RealDiv_Sqrt", "TransData", "elementwise", "products", "sums")
+        for kind in (
+            *("RealDiv", "FusionOp_RealDiv_Sqrt", "TransData", "elementwise", "products", "sums"),
+            *("AtomicAddrClean", "BNTrainingUpdate"),
+        )
     }
     scored = {
         f"operators {chip} {kind}" for chip in ("910A", "910B") for kind in ("elementwise", "TransData")
@@ -264,8 +297,8 @@ def check_scores(timings: Sequence[Timing], limits: Sequence[tuple[str, float, f
     ("kind", "override", "most"),
     [
         ("ReduceSum", {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}, 0.1),
-        ("Transpose", {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}, 0.05),
-        ("TransData", {"kernels.transdata_filter_cycles": 0, "kernels.tiling_ns": 0}, 0.3),
+        ("Transpose", {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}, 0.07),
+        ("TransData", {"kernels.transdata_filter_cycles": 0, "kernels.tiling_ns": 0}, 0.15),
     ],
 )
 def test_kernels_for_open_shapes_are_worth_their_time(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_a_step_is_simulated(models_dir: Path) -> None:
     assert own[0].throughput == pytest.approx(16e6 / result.duration_us)
     assert base[0].throughput == pytest.approx(16e6 / roofline)
     assert {row[0] for row in result.training_shares()} >= {"forward", "backward", "update"}
+
+
+def test_steps_of_the_eager_group_are_launched_operator_by_operator(models_dir: Path) -> None:
+    small = _small(16)
+    ((own, _),) = training_predictions([replace(small, group=training.EAGER)], models_dir)
+    result, _ = run_step(models_dir / "lenet5.onnx", 16, "Ascend910A", eager=True)
+    assert own.throughput == pytest.approx(16e6 / result.duration_us)
+    assert result.schedule == "eager"
+    assert not any(len(view.nodes) > 1 for view in result.profile.tasks)
 
 
 def test_a_profile_names_what_is_fused(models_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
     """
     product = product_of(work, soc)
     even = (
-        even_tiling(product, rates_of(soc, product.dtype), work.transpose_a)
+        even_tiling(product, rates_of(soc, product.dtype, work.conv is not None), work.transpose_a)
         if soc.kernels.even_products
         else None
     )
@@ -60,7 +60,8 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
             stage()
             return [stage]
     fewer = soc
-    if soc.kernels.even_products:
+    forward = product.conv is not None and not work.transposed
+    if soc.kernels.even_products or (soc.kernels.even_images and forward):
         fewer = replace(soc, ai_cores=cores_of_images(product, soc.ai_cores))
     elif soc.kernels.even_columns:
         fewer = replace(soc, ai_cores=cores_of_columns(product, soc.ai_cores))

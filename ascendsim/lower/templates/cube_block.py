@@ -40,7 +40,7 @@ from ascendsim.lower.templates.cube_notes import CubeNotes, Where
 from ascendsim.lower.templates.operands import fitted, image_tile, matrix_tile, raw_tile, weight_tile
 from ascendsim.lower.templates.out_notes import OutNotes
 from ascendsim.lower.templates.pipelining import Compute, Load, pipelined
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, in_hf32
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling
@@ -309,6 +309,7 @@ class CubeWriter:
                 accumulate=fresh != (),
                 fresh_at=fresh or (),
                 bias=self.bias.taken(n[0]) if at.base == 0 else None,
+                hf32=in_hf32(self.work.dtype.value, self.work.conv is not None, self.b.soc),
                 effect=self.b.note(self.notes.multiply(where, (m[0], n[0]), (at, k_blocks), self.bias)),
             )
         )

@@ -20,7 +20,7 @@ from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, filter_tiling
 from ascendsim.lower.templates.operands import fitted, image_tile
 from ascendsim.lower.templates.pipelining import pipelined
-from ascendsim.lower.templates.product import ACCUMULATOR_BYTES
+from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, in_hf32
 from ascendsim.lower.templates.stage import Stage, Tile, share_groups, sizes_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.way_out import FixpipeOut, UnifiedBufferOut
@@ -223,6 +223,7 @@ class _Writer:
                         dtype=self.work.dtype.value,
                         accumulate=fresh != (),
                         fresh_at=fresh or (),
+                        hf32=in_hf32(self.work.dtype.value, True, b.soc),
                     )
                 )
                 b.release(self.l0)

@@ -103,7 +103,7 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
-    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value), not soc.split_cores)
+    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value, True), not soc.split_cores)
     if found is None:
         raise CompileError(
             "the gradient of a filter",

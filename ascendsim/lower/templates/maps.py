@@ -8,18 +8,26 @@ positions, whose plane is 12 repeats, most of the time goes into starting them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
-from ascendsim.isa.instructions import Affine
+from ascendsim.isa.instructions import Affine, Operand
 from ascendsim.lower.emit import plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
-from ascendsim.lower.templates.vector_writer import BINARY, VectorWriter
+from ascendsim.lower.templates.steps import emit_steps
+from ascendsim.lower.templates.vector_notes import Extent
+from ascendsim.lower.templates.vector_writer import ALONE, BINARY, VectorWriter
 from ascendsim.opset.work import Maps, Step, Stream
+
+SPREADS = "vadds"  # of what a block of channels has of its own to all of its positions
 
 
 class MapWriter(VectorWriter):
     """Writes the program of a share of images or channel blocks."""
+
+    kept_slots = 2  # the next block's factors come while one is worked on
 
     @property
     def _maps(self) -> Maps:
@@ -45,10 +53,28 @@ class MapWriter(VectorWriter):
             parts = ceil_div(positions, most // grain * grain)
             self.tile_rows = align(ceil_div(positions, parts), grain)
 
+    def _bring(self, over: str, row: Extent = ALONE, col: Extent = ALONE) -> None:
+        """What channels have of their own comes once for all tiles that need it, and factors are made of it
+        there.
+        """
+        super()._bring(over, row, col)
+        factors = tuple(step for step in self.steps if step.over == "col")
+        kept = [ring for stream, ring in self.inputs if stream.over == "col"]
+        if over == "col" and self.work.reduces == "none" and factors and kept:
+            place = self.b.source(kept[0], kept[0].slot_bytes)
+            emit_steps(self.b, factors, {"col": (col[1], 1)}, place, (place,))
+
+    def _emit(
+        self, steps: Sequence[Step], rows: int, cols: int, target: Operand, sources: tuple[Operand, ...]
+    ) -> None:
+        if self.work.reduces == "none":
+            steps = [step for step in steps if step.over != "col"]
+        super()._emit(steps, rows, cols, target, sources)
+
     def _counts(self, rows: int, cols: int, step: Step) -> dict[str, tuple[int, int]]:
         counts = super()._counts(rows, cols, step)
         blocks = ceil_div(cols * self._maps.blocks, self.space.cols)
-        if step.op in BINARY:
+        if step.op in BINARY or step.op == SPREADS:
             counts["all"] = (ceil_div(rows * cols, blocks), blocks)
         return counts
 

@@ -51,25 +51,32 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
         )
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
-    fixed = min(work.parts, soc.vector_units)
-    shares = [_share(copy, fixed or _parts(copy, steps, work.in_turn, soc)) for copy in copies]
+    shares = [
+        _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
+        if work.pieces
+        else _share(copy, _parts(copy, steps, work.in_turn, soc))
+        for copy in copies
+    ]
     groups: list[BlockGroup] = []
     blocks = aligned_shares(
         [(copy.bytes or copy.written, share) for copy, share in zip(copies, shares, strict=True)]
     )
+    used = sum(count for _, count in blocks)
+    # profiles: kernels for open shapes that turn, and TransData of the first generation, are started on all
+    open_shapes = work.own_tiling and not work.code_at_hand and bool(soc.kernels.tiling_ns)
+    launched = max(used, as_profiled(soc.vector_units, 0, soc)) if open_shapes or work.in_turn else used
     for amounts, count in blocks:
         writer = MoveWriter(expansion.builder(core), work, steps)
-        if work.own_tiling:  # TransData runs between all others, and its code stays at hand
-            work_out_tiling(writer.b, 0 if work.parts else sum(count for _, count in blocks))
+        if work.own_tiling:
+            work_out_tiling(writer.b, 0 if work.code_at_hand else launched)
         if work.in_turn:
             start_turning(writer.b)
         block = writer.write(list(zip(copies, amounts, strict=True)))
         cores = sum(group.count for group in groups)
         where = tuple(share_origin(shares, core) for core in range(cores, cores + count))
         groups.append(BlockGroup(block, count, origins=where if expansion.noted else ()))
-    if work.in_turn:  # profiles: the others are launched as well
-        idle = as_profiled(soc.vector_units, 0, soc) - sum(group.count for group in groups)
-        groups += [BlockGroup(BlockBuilder(soc, core).build(), idle)] if idle > 0 else []
+    if launched > used:
+        groups.append(BlockGroup(BlockBuilder(soc, core).build(), launched - used))
     sizes: dict[str, int] = sizes_of(*work.extra_inputs)
     touched: dict[str, int] = {}
     for copy in copies:
@@ -103,6 +110,9 @@ def _parts(copy: Copy, steps: tuple[Step, ...], in_turn: bool, soc: SocSpec) -> 
         # a plain copy, which CANN shares as elementwise work
         itemsize = copy.src.dtype.itemsize
         return elementwise_cores(total // itemsize, itemsize, total + copy.written, soc)
+    if soc.kernels.even_shares:  # Slice of 64 rows takes 30 of 30 cores
+        bursts = max(total // copy.read_burst, copy.written // copy.write_burst)
+        return as_profiled(min(soc.vector_units, max(1, bursts)), total + copy.written, soc)
     return worthwhile_cores(total + copy.written, soc, _single_cycles(copy, steps, soc))
 
 
@@ -112,6 +122,12 @@ def _share(copy: Copy, parts: int) -> int:
     wanted = ceil_div(total, parts)
     grain = _grain(copy, wanted)
     return min(total, align(wanted, grain) if total > grain else total)
+
+
+def _whole_pieces(copy: Copy, pieces: int, cores: int) -> int:
+    """Bytes of one core's share where cores take whole images, filters and the like."""
+    total = copy.bytes or copy.written
+    return min(total, ceil_div(total * ceil_div(pieces, cores), pieces))
 
 
 def _grain(copy: Copy, room: int) -> int:
@@ -190,7 +206,7 @@ class MoveWriter:
             align(math.ceil(tile * widest * growth), BLOCK_BYTES),
         )
         read_by = Pipe.V if self.steps else Pipe.MTE3
-        slots = 1 if self.work.in_turn else 2
+        slots = 1 if self.work.in_turn or self.work.one_buffer else 2
         source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
         for number, (copy, amount) in enumerate(amounts):
@@ -212,7 +228,7 @@ class MoveWriter:
             tile = self._gm(copy.src, at, size, copy.read_burst, (1, 1))
             if self.work.scalar_per_burst:
                 cycles = self.work.scalar_per_burst * tile.bursts
-                if self.work.parts:  # by elements, of which a tile may hold fewer than a burst
+                if self.work.pieces:  # by elements, of which a tile may hold fewer than a burst
                     cycles = min(cycles, ceil_div(self.work.scalar_per_burst * size, copy.read_burst))
                 b.emit(Scalar(cycles, "addresses"))
             into = b.target(source, tile.bytes)

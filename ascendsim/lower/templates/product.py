@@ -272,8 +272,19 @@ def way_in(rates: Rates, cut: str, lines: float, missed: float, cores: int) -> f
     return min(port, rates.cut_ragged) if cut == "ragged" else port
 
 
-def rates_of(soc: SocSpec, dtype: str) -> Rates:
+def in_hf32(dtype: str, convolves: bool, soc: SocSpec) -> bool:
+    """Whether float32 operands are cut to HF32: by default those of convolutions (CANN, --allow_hf32)."""
+    known = soc.cube.hf32_cycles_per_block is not None and soc.kernels.convolves_hf32
+    return known and convolves and dtype == "float32"
+
+
+def rates_of(soc: SocSpec, dtype: str, convolves: bool = False) -> Rates:
     """Reads the figures.
+
+    Args:
+        soc: The chip.
+        dtype: Element type of the operands.
+        convolves: Whether they are those of a convolution or of its gradients.
 
     Raises:
         CompileError: If the Cube has no instruction for the type.
@@ -314,7 +325,8 @@ def rates_of(soc: SocSpec, dtype: str) -> Rates:
         load2d_gap=soc.ports.load2d_gap_cycles,
         load3d_head=soc.ports.load3d_head_cycles,
         mmad_gap=soc.cube.gap_cycles,
-        per_block=soc.cube.cycles_per_block[dtype],
+        per_block=(soc.cube.hf32_cycles_per_block if in_hf32(dtype, convolves, soc) else None)
+        or soc.cube.cycles_per_block[dtype],
         odd_penalty=soc.cube.odd_size_penalty,
         vector=soc.vector.bytes_per_cycle,
         queue=soc.issue.depth("M"),

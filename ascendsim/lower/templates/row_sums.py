@@ -25,7 +25,12 @@ def added_up(steps: Sequence[Step], work: VectorWork, width: int, soc: SocSpec) 
     """
     inner = tuple(step for step in steps if step.over in ("all", "row"))
     cycles, ref = soc.kernels.adds_rows_cycles, work.inputs[0].ref
-    if cycles == 1 or not inner or inner[-1].op != "vadd" or ref.format is Format.NC1HWC0:
+    if (
+        cycles == 1
+        or not inner
+        or inner[-1].op != "vadd"
+        or ref.format in (Format.NC1HWC0, Format.FRACTAL_NZ)
+    ):
         return inner
     lanes = soc.vector.repeat_bytes // inner[-1].dtype.itemsize
     if not lanes_of(ref):

@@ -60,20 +60,28 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         steps: Its steps as the chip has them.
         soc: The chip.
     """
-    whole = None if work.maps is None else _whole_maps(work.maps, space, soc.vector_units)
+    whole = (
+        None
+        if work.maps is None
+        else _whole_maps(work.maps, space, soc.vector_units, soc.kernels.images_added)
+    )
     if whole is not None:
         return whole
     streams = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
     total = sum(stream.ref.bytes for stream in streams)
     if work.windows is not None:
         return _of_windows(space, total, work.outputs[0].ref.dtype.itemsize, Computing.of(steps, soc), soc)
-    if work.own_tiling and soc.kernels.tiling_ns and (share := _of_open_shapes(work, space, total, soc)):
+    open_shapes = work.own_tiling and not work.code_at_hand and soc.kernels.tiling_ns
+    if open_shapes and (share := _of_open_shapes(work, space, total, soc)):
         return share
     piece = TRANSACTION_BYTES // min((stream.ref.dtype.itemsize for stream in streams), default=2)
     if work.cores == "pieces":
         return space.rows, _cleared(space.cols, work.outputs[0].ref.dtype.itemsize, soc.vector_units)
     if work.cores != "worthwhile" and work.reduces != "rows":
         return next(_shares(work, space, soc.vector_units, piece))
+    plain = work.reduces == "none" and not work.gather_bytes and all(_any_length(one, soc) for one in steps)
+    if soc.kernels.even_shares and plain:
+        return _even_share(work, space, total, Computing.of(steps, soc), soc)
     stores_all = any(stream.over == "all" for stream in work.outputs)
     parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
     by_row = work.in_turn and work.reduces == "cols" and not (parts_meet and space.rows < soc.vector_units)
@@ -101,6 +109,22 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         )
     ways = (share for parts in range(1, most + 1) for share in _shares(work, space, parts, piece))
     return min(dict.fromkeys(ways), key=nearest)
+
+
+def _even_share(
+    work: VectorWork, space: Space, total: int, computing: Computing, soc: SocSpec
+) -> tuple[int, int]:
+    """The share of an elementwise kernel whose cores are counted by the bytes of its result: some rows where
+    an operand is broadcast, if there are as many as cores, else a part of one.
+    """
+    whole = [stream for stream in (*work.inputs, *work.outputs) if stream.over == "all"]
+    results = sum(stream.ref.dtype.itemsize for stream in work.outputs if stream.over == "all")
+    elements = space.rows * space.cols
+    parts = elementwise_cores(elements, results or 4, total, soc, computing.cycles(elements))
+    if space.rows >= parts:
+        return ceil_div(space.rows, parts), space.cols
+    grain = BLOCK_BYTES // min((stream.ref.dtype.itemsize for stream in whole), default=2)
+    return 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), grain))
 
 
 def _any_length(step: Step, soc: SocSpec) -> bool:
@@ -164,6 +188,9 @@ def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpe
     cols = min(space.cols, align(ceil_div(space.cols, parts), block))
     if work.planes or any(stream.over == "all" for stream in work.outputs):
         return space.rows, cols
+    if source.format is Format.FRACTAL_NZ and soc.kernels.sums_in_turn:
+        blocks = ceil_div(space.cols, block)
+        return space.rows, block * ceil_div(blocks, min(blocks, soc.vector_units))
     itemsize = TRANSACTION_BYTES // piece
     rows = ceil_div(space.rows, parts)
     if source.format is Format.ND and source.bytes // space.rows % BLOCK_BYTES:
@@ -198,7 +225,7 @@ def _shares(work: VectorWork, space: Space, parts: int, piece: int) -> Iterator[
         yield 1, min(space.cols, align(ceil_div(space.cols, parts // space.rows), piece))
 
 
-def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
+def _whole_maps(maps: Maps, space: Space, cores: int, fewest_added: int) -> tuple[int, int] | None:
     """Rows and columns of a share of whole images or channel blocks; None where cores may have any part.
 
     From the block counts of batch normalisation's kernels in profiles of 910B (30 cores; 16, 32 and 64 images
@@ -216,7 +243,8 @@ def _whole_maps(maps: Maps, space: Space, cores: int) -> tuple[int, int] | None:
         return None
     if by_blocks:
         return space.rows, space.cols // blocks * ceil_div(blocks, cores)
-    return space.rows // images * ceil_div(images, cores), space.cols
+    least = fewest_added if maps.split == "sums" else 1
+    return space.rows // images * max(min(images, least), ceil_div(images, cores)), space.cols
 
 
 def elementwise_cores(

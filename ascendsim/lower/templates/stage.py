@@ -50,6 +50,13 @@ def work_out_tiling(b: BlockBuilder, parts: int) -> None:
         b.emit(Scalar(cycles, "tiling and code"))
 
 
+def fetch_code(b: BlockBuilder, parts: int) -> None:
+    """What a core does first in a kernel of long code (`KernelSpec.long_code_ns`), one of so many."""
+    cycles = round(b.soc.kernels.long_code_ns * parts * b.soc.vector_frequency_mhz / 1000)
+    if cycles:
+        b.emit(Scalar(cycles, "code"))
+
+
 def start_turning(b: BlockBuilder) -> None:
     """What a core with work does first in TransData (`KernelSpec.transdata_start_ns`)."""
     cycles = round(b.soc.kernels.transdata_start_ns * b.soc.vector_frequency_mhz / 1000)

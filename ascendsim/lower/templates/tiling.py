@@ -90,7 +90,7 @@ def best_tilings(product: Product, soc: SocSpec) -> tuple[Tiling, ...]:
     Raises:
         CompileError: If not even the smallest tile fits.
     """
-    return _best_of_all(product, rates_of(soc, product.dtype))
+    return _best_of_all(product, rates_of(soc, product.dtype, product.conv is not None))
 
 
 @lru_cache(maxsize=4096)

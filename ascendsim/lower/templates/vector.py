@@ -19,6 +19,7 @@ from ascendsim.lower.templates.searching import SearchWriter, searched_share
 from ascendsim.lower.templates.sharing import share_of, space_of
 from ascendsim.lower.templates.stage import (
     Stage,
+    fetch_code,
     share_groups,
     share_origins,
     sizes_of,
@@ -73,7 +74,9 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     for (rows, cols), count in shares:
         builder = expansion.builder(core)
         if work.own_tiling:
-            work_out_tiling(builder, sum(count for _, count in shares))
+            work_out_tiling(builder, 0 if work.code_at_hand else sum(count for _, count in shares))
+        if work.long_code:
+            fetch_code(builder, sum(count for _, count in shares))
         groups.append(BlockGroup(writer(builder, work, space, steps, rows, cols).write(), count))
     idle = soc.vector_units - sum(count for _, count in shares)
     if expansion.noted:

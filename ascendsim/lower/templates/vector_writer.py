@@ -60,6 +60,7 @@ class VectorWriter:
     """Writes the program of one share."""
 
     slots: ClassVar[int] = 2  # of what streams, if the next tile comes while this one is worked on
+    kept_slots: ClassVar[int] = 1  # of what stays for several tiles
 
     def __init__(
         self,
@@ -207,12 +208,13 @@ class VectorWriter:
         self.inputs: list[tuple[Stream, Ring]] = []
         self.outputs: list[tuple[Stream, Ring]] = []
         for number, stream in enumerate(self.work.inputs):
-            slots = self.held if stream.over in ("all", "row") else 1
+            slots = self.held if stream.over in ("all", "row") else self.kept_slots
             self.inputs.append(
                 (stream, b.ring(f"in{number}", Pipe.MTE2, Pipe.V, slots, (Buffer.UB, size(stream))))
             )
         for number, stream in enumerate(self.work.outputs):
-            slots = 2 if stream.over in ("all", "row") and self.held == self.slots else 1
+            slots = 2 if self.held == self.slots else 1
+            slots = slots if stream.over in ("all", "row") else self.kept_slots
             self.outputs.append(
                 (stream, b.ring(f"out{number}", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, size(stream))))
             )
@@ -356,11 +358,8 @@ class VectorWriter:
     ) -> None:
         """V's part of a tile."""
         b = self.b
-        read = [
-            (stream, ring)
-            for stream, ring in self.inputs
-            if stream.over in inputs and not (stream.over == "row" and self.sweeping)
-        ]
+        passing = set(inputs) - {"row"} if self.sweeping else inputs
+        read = [(stream, ring) for stream, ring in self.inputs if stream.over in passing]
         made = [ring for stream, ring in self.outputs if stores and stream.over in inputs]
         for _, ring in read:
             b.receive(ring)
@@ -489,8 +488,8 @@ class VectorWriter:
             if bytes % bursts == 0 and plane >= bytes // bursts:
                 start = plus(times(row[0], position), scaled(col[0], plane, block))
                 tile = Tile.strided(ref.region, start, bursts, bytes // bursts, plane)
-        elif row[1] > 1 and col[1] < cols and bytes % row[1] == 0:
-            tile = Tile.strided(ref.region, offset, row[1], bytes // row[1], width)
+        elif row[1] > 1 and (col[1] < cols or self.work.pads_rows) and bytes % row[1] == 0:
+            tile = Tile(ref.region, offset, row[1], bytes // row[1], width)
         elif 0 < gather < TRANSACTION_BYTES and bytes > gather and stream in self.work.inputs:
             bursts = even_bursts(bytes, gather)
             tile = Tile.strided(

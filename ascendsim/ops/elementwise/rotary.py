@@ -10,6 +10,7 @@ import numpy as np
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.shared.common import as_float32, elementwise_work, finish
+from ascendsim.ops.shared.dims import need_within
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -24,6 +25,11 @@ def _infer(ctx: InferContext) -> None:
         raise ctx.fail("needs a tensor of rank 3 or 4", list(source))
     if source is not None and len(source) == 3 and int(ctx.node.attr("num_heads", 0)) < 1:
         raise ctx.fail("needs num_heads for input of rank 3", ctx.node.attr("num_heads"))
+    if source is not None:
+        each = (source[0], source[2] if len(source) == 4 else source[1])  # position of each sequence
+        need_within(ctx, 3, each)
+        for port in (1, 2) if not ctx.has(3) else ():
+            need_within(ctx, port, (*each, None))
     ctx.set(0, ctx.dtype(0), source)
 
 

@@ -70,6 +70,11 @@ def _infer(context: InferContext) -> None:
         )
         for port in (2, 3):
             _check_angles(context, port, axes, query)
+        for port, name in ((0, "query"), (1, "key")):
+            given = context.shape(port)
+            if given is not None and given[axes.index("n")] == 0:
+                rule = f"needs at least one head in {name} (axis {axes.index('n')})"
+                raise context.fail(rule, f"shape {list(given)}", "leave the operator out")
     for port in (0, 1):
         context.set(port, context.dtype(port), context.shape(port))
 
@@ -178,7 +183,7 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -
     with np.errstate(all="ignore"):
         angles = [as_float32(array)[:, None] for array in (cosine, sine)]
         for number, (first, size) in enumerate(((0, queries), (queries, keys))):
-            heads = as_float32(qkv[:, first : first + size]).reshape(len(qkv), -1, head)
+            heads = as_float32(qkv[:, first : first + size]).reshape(len(qkv), size // head, head)
             weight, bias = parameters[number], parameters[2 + number]
             if weight is not None:
                 wide = heads.astype(np.float64)

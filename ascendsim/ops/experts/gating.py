@@ -122,7 +122,7 @@ def _compute_grouped(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Seque
     scores = shares if bias is None else shares + as_float32(bias)
     groups = int(node.attr("group_count", 1))
     if groups > 1:
-        parts = scores.reshape(len(x), groups, -1)
+        parts = scores.reshape(len(x), groups, x.shape[1] // groups)
         best = -np.sort(-parts, axis=-1)
         strength = best[..., :2].sum(-1) if node.attr("group_select_mode", 0) else best[..., 0]
         kept = np.zeros(strength.shape, bool)

@@ -192,7 +192,7 @@ def _infer_finalize(context: InferContext) -> None:
 
 def _finalize(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     expanded, places, x1, x2, bias, scales, experts = (*inputs, *(None,) * 7)[:7]
-    rows = as_float32(expanded).reshape(-1, expanded.shape[-1])
+    rows = as_float32(expanded).reshape(math.prod(expanded.shape[:-1]), expanded.shape[-1])
     tokens = next((len(array) for array in (x1, scales, experts) if array is not None), len(places))
     mode = int(node.attr("drop_pad_mode", 0))
     at = places.astype(np.int64)

@@ -147,7 +147,9 @@ def _lower(factors: Sequence[StepSpec], wide: bool = False) -> Callable[[Node, L
             return on_ai_cpu(node, 2.0)
         rows, cols, over = channel_split(data)
         inside = (summing_type if wide else computing_type)(data.element_type, context)
-        each = ["vmul", "vadd"] if node.input_count > 2 else ["vmul"]
+        each: list[StepSpec] = ["vmul", "vadd"] if node.input_count > 2 else ["vmul"]
+        if wide and over == "col" and context.spreads_channels:
+            each = [("vadds", 2), "vmadd"]  # factor and summand go to all positions first
         steps = converted(
             make_steps(factors, inside, over) + make_steps(each, inside),
             [data.element_type],

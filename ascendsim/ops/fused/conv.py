@@ -40,7 +40,8 @@ def _infer_fully(context: InferContext) -> None:
 def _compute_fully(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Product of the rows of x and w in float32, bias added in float32, one rounding."""
     x, w = as_float32(inputs[0]), as_float32(inputs[1])
-    result = np.matmul(x.reshape(x.shape[0], -1), w.reshape(w.shape[0], -1).T)
+    inner = math.prod(w.shape[1:])
+    result = np.matmul(x.reshape(x.shape[0], inner), w.reshape(w.shape[0], inner).T)
     if len(inputs) > 2 and inputs[2] is not None:
         result = result + as_float32(inputs[2])
     if node.attr("activation") == "relu":

@@ -257,7 +257,7 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
     )
     table = kernel_window(axes).table()
     result = np.empty((batch, outputs, math.prod(out)), x.dtype)
-    matrices = w.reshape(groups, outputs // groups, -1)
+    matrices = w.reshape(groups, outputs // groups, math.prod(w.shape[1:]))
     for n in range(batch):
         columns = np.empty((channels, count, math.prod(out)), x.dtype)
         for c in range(channels):
@@ -266,7 +266,8 @@ def _compute_deform(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
                 np.ascontiguousarray(a) for a in (x[n, c], moved[n, shift], factors[n, shift])
             )
             columns[c] = deformed_columns(plane, move, factor, table)
-        result[n] = np.matmul(matrices, columns.reshape(groups, -1, math.prod(out))).reshape(outputs, -1)
+        grouped = columns.reshape(groups, matrices.shape[2], math.prod(out))
+        result[n] = np.matmul(matrices, grouped).reshape(outputs, math.prod(out))
     if b is not None:
         result += b.reshape(-1, 1)
     return [finish(result.reshape(batch, outputs, *out), wanted[0])]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.graph.ir import Node
+from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.windows import Axis, as_volume, kernel_window, outputs, slide, window_links
@@ -19,7 +20,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import Link, shape_of
 from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision
 from ascendsim.opset.structure import convolution
-from ascendsim.opset.work import LowerContext, NoTask, Step, Work
+from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Work
 
 
 def conv_shape(
@@ -125,6 +126,8 @@ def _lower(node: Node, context: LowerContext) -> Work:
     image, weight, output = node.required(0), node.required(1), node.output
     if output.elements == 0:
         return NoTask()
+    if image.elements == 0 or weight.elements == 0:
+        return fill_work(Ref.of(output))  # a sum of nothing
     if not runs_on_ai_core(node):
         return on_ai_cpu(node, float(math.prod(weight.static_shape[1:])))
     axes = conv_axes(node, image.static_shape, weight.static_shape)

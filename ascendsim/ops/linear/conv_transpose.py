@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,7 @@ def spreading_work(
         after = made - 1 + axis.span - before - length  # stride 1: made = before + length + after - span + 1
         expanded.append(length + min(0, before) + min(0, after))
         axes.append(Axis(axis.kernel, 1, axis.dilation, max(0, before), max(0, after), made))
-    return convolution_work(
+    work = convolution_work(
         image,
         weight,
         bias,
@@ -203,6 +204,7 @@ def spreading_work(
         useful_macs=macs,
         **more,
     )
+    return replace(work, transposed=True)
 
 
 OPERATORS = (

@@ -16,6 +16,7 @@ import numpy as np
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.shared.common import as_float32, finish, make_steps, on_ai_cpu
+from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import WHOLE, AxisMap, Label, Labels, Link, by_labels
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -66,6 +67,8 @@ def _infer(ctx: InferContext) -> None:
     if any(len(shape) != 3 for shape in shapes):
         raise ctx.fail("needs query, key and value of rank 3", shapes)
     batch, length, _ = shapes[0]
+    for port in (1, 2):
+        need_shape(ctx, port, (batch, length, None))
     keys, values = _share(ctx, shapes[1][2], heads), _share(ctx, shapes[2][2], heads)
     output: Shape = (batch, length, None if values is None else query_heads * values)
     ctx.set(0, ctx.dtype(0), output)
@@ -84,7 +87,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
     decays, corrects = _RULES[node.attr("update_rule", "gated_delta")]
     q, k, v = _unpacked(query, query_heads), _unpacked(key, heads), _unpacked(value, heads)
     steps, batch, _, size = k.shape
-    scale = node.attr("scale", 0.0) or 1 / math.sqrt(q.shape[-1])
+    scale = node.attr("scale", 0.0) or 1 / math.sqrt(max(1, q.shape[-1]))
     state = (
         np.zeros((batch, heads, size, v.shape[-1]), k.dtype)
         if past is None
@@ -102,7 +105,8 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arra
             fresh = rates[step][..., None] * (fresh - np.einsum("bhkv,bhk->bhv", state, k[step]))
         state = state + k[step][..., None] * fresh[:, :, None, :]
         asked = q[step].reshape(batch, heads, group, size)
-        outputs.append(np.einsum("bhkv,bhgk->bhgv", state, asked).reshape(batch, -1))
+        made = np.einsum("bhkv,bhgk->bhgv", state, asked)
+        outputs.append(made.reshape(batch, query_heads * v.shape[-1]))
     result = (
         np.stack(outputs, axis=1) * np.asarray(scale, k.dtype)
         if outputs

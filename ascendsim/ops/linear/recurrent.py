@@ -206,7 +206,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
             bool(node.attr("input_forget", 0)),
             resets_after,
         )
-        projected = (x.reshape(-1, features) @ w[index].T + bias).reshape(steps, batch, rows)
+        projected = (x.reshape(steps * batch, features) @ w[index].T + bias).reshape(steps, batch, rows)
         finished.append(_run(cell, projected, start_hidden[index], start_memory[index], lengths, backwards))
     sequence = np.stack([item[0] for item in finished], axis=1)
     last = [np.stack([item[part] for item in finished]) for part in (1, 2)]

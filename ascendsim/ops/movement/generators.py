@@ -176,6 +176,7 @@ def _affine_grid_infer(ctx: InferContext) -> None:
     elif len(size) not in (4, 5):
         raise ctx.fail("needs a size of 4 or 5 numbers", size)
     else:
+        need_shape(ctx, 0, (size[0], len(size) - 2, len(size) - 1))
         ctx.set(0, ctx.dtype(0), (size[0], *size[2:], len(size) - 2))
 
 

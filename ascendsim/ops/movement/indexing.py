@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.shared.bursts import (
     SCALAR_CYCLES_PER_ELEMENT,
     merged_permutation,
@@ -81,12 +81,25 @@ def _gather_lower(node: Node, ctx: LowerContext) -> Work:
     return WorkChoice((work, on_ai_cpu(node))) if isinstance(work, ScalarWork) else work
 
 
+def need_indices_within(ctx: InferContext, source: Shape, indices: Shape | None) -> None:
+    """Refuses indices of single elements that are not of the data's rank, or longer than the data along
+    another axis than that which they count.
+    """
+    axis = wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
+    if indices is None:
+        return
+    if len(indices) != len(source):
+        raise ctx.fail("needs indices of the rank of its data", f"{len(indices)} and {len(source)}")
+    for at, (size, count) in enumerate(zip(source, indices, strict=True)):
+        if at != axis and isinstance(size, int) and isinstance(count, int) and count > size:
+            rule = f"needs indices of at most {size} places along axis {at}, as its data have"
+            raise ctx.fail(rule, f"shape {list(indices)}")
+
+
 def _gather_elements_infer(ctx: InferContext) -> None:
     source, indices = ctx.shape(0), ctx.shape(1)
     if source is not None:
-        wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
-        if indices is not None and len(indices) != len(source):
-            raise ctx.fail("needs indices of the rank of its data", f"{len(indices)} and {len(source)}")
+        need_indices_within(ctx, source, indices)
     ctx.set(0, ctx.dtype(0), indices if indices is not None or source is None else unknown_shape(len(source)))
 
 

@@ -108,7 +108,7 @@ def _lower(node: Node, _context: LowerContext) -> Work:
         tuple(copies),
         scalar_per_burst=SCALAR_CYCLES_PER_INDEX,
         extra_inputs=(slots,),
-        parts=math.prod(slots.shape),
+        pieces=math.prod(slots.shape),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.movement.indexing import wrapped_indices
+from ascendsim.ops.movement.indexing import need_indices_within, wrapped_indices
 from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, run_bytes
 from ascendsim.ops.shared.common import as_float32, finish
 from ascendsim.ops.shared.dims import need_shape, wrapped_axis
@@ -49,9 +49,7 @@ def _like_data(ctx: InferContext) -> None:
 def _scatter_elements_infer(ctx: InferContext) -> None:
     source, indices = ctx.shape(0), ctx.shape(1)
     if source is not None:
-        wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
-        if indices is not None and len(indices) != len(source):
-            raise ctx.fail("needs indices of the rank of its data", f"{len(indices)} and {len(source)}")
+        need_indices_within(ctx, source, indices)
     need_shape(ctx, 2, indices)
     _like_data(ctx)
 

@@ -137,14 +137,27 @@ def _lower(node: Node, ctx: LowerContext) -> Work:
         write_bytes=target.bytes,
     )
     known = next((form for form in (after, before) if _is_blocked(shape, form)), None)
-    parts = addresses = 0
-    if known is Format.NC1HWC0 and ctx.transdata_by_images:
-        parts = shape[0]
-    elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles:
+    if ctx.transdata_in_turn and known is Format.NC1HWC0 and shape[1] % block == 0 and shape[2:] == (1, 1):
+        return MoveWork((Copy(source, target, source.bytes, source.bytes, target.bytes),))  # nothing turns
+    pieces = most = addresses = 0
+    by_images = known is Format.NC1HWC0 and ctx.transdata_by_images
+    if by_images and shape[0] >= ctx.cores:  # of few images all cores take parts
+        pieces = shape[0]
+    elif known is Format.FRACTAL_Z and ctx.transdata_filter_cycles and math.prod(shape[2:]) > 1:
         elements = copy.read_burst // dtype.itemsize
-        addresses, parts = round(ctx.transdata_filter_cycles * elements), 2 * ctx.cores
+        addresses = round(ctx.transdata_filter_cycles * elements)
+        pieces = shape[0]
+        most = ceil_div(pieces, pieces // (2 * ctx.cores) + 1)  # one more than the even share, say profiles
     return MoveWork(
-        (copy,), steps, addresses, in_turn=ctx.transdata_in_turn, parts=parts, own_tiling=ctx.open_shapes
+        (copy,),
+        steps,
+        addresses,
+        in_turn=ctx.transdata_in_turn,
+        one_buffer=by_images,
+        pieces=pieces,
+        most_cores=most,
+        own_tiling=ctx.open_shapes and not addresses,
+        code_at_hand=True,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import Format, c0
+from ascendsim.core.formats import BLOCK_BYTES, Format, c0
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.normalise.softmax import axis_work
 from ascendsim.ops.shared.common import (
@@ -186,12 +186,14 @@ def rows_apart(cols: int) -> bool:
 def root_norm_kernel(work: Work) -> Work:
     """Work of root-mean-square normalisation as CANN's kernels do it: rows go to all cores, and queues have
     one buffer (BUFFER_NUM in the same file). That of long rows is free as soon as a row is converted, so that
-    the next row comes while this one is worked on.
+    the next row comes while this one is worked on. Short rows that fill no whole blocks are padded on the way
+    (rms_norm_merge_n.h).
     """
     if not isinstance(work, VectorWork):
         return work
     in_turn = work.in_turn or rows_apart(work.cols)
-    return replace(work, in_turn=in_turn, cores="shares", overlaps=in_turn)
+    pads = not in_turn and work.cols * work.inputs[0].ref.dtype.itemsize % BLOCK_BYTES != 0
+    return replace(work, in_turn=in_turn, cores="shares", overlaps=in_turn, pads_rows=pads)
 
 
 def channel_norm_lower(node: Node, context: LowerContext) -> Work:

@@ -70,6 +70,8 @@ def _hardmax(node: Node, array: Array) -> Array:
     """1 at the first largest element, 0 elsewhere."""
     axis = int(node.attr("axis", -1))
     result = np.zeros_like(array)
+    if not array.size:
+        return result
     np.put_along_axis(result, np.expand_dims(np.argmax(array, axis=axis), axis), 1, axis=axis)
     return result
 

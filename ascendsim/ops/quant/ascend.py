@@ -45,6 +45,7 @@ from ascendsim.ops.shared.common import (
     same_as,
 )
 from ascendsim.ops.shared.cube import convolution_work
+from ascendsim.ops.shared.dims import need_within
 from ascendsim.ops.shared.windows import as_volume, kernel_window
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -293,7 +294,7 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "AscendWeightQuant",
-        same_as(),
+        same_as(check=lambda context: need_within(context, 1, context.shape(0))),
         _weight_quant,
         _lower(_weight_steps, 2),
         Layout.ND,

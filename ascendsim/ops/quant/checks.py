@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Array, Shape, Tensor
+from ascendsim.graph.ir import Array, Dim, Shape, Tensor
 from ascendsim.opset import InferContext
 
 
@@ -57,6 +58,89 @@ def check_steps(context: InferContext, scales: Sequence[int]) -> None:
     for scale in scales:
         data = context.node.input(scale - 1) if scale < 6 else None
         check_step(context, scale, scale + 1, None if data is None else data.origin_dtype)
+
+
+def check_single(context: InferContext, ports: Sequence[int]) -> None:
+    """Checks that the parameters at these ports, which hold for a whole tensor, are single numbers.
+
+    Raises:
+        GraphError: If one is not, as far as its shape is known.
+    """
+    for port in ports:
+        shape = context.shape(port) if context.has(port) else None
+        if shape is not None and any(isinstance(size, int) and size != 1 for size in shape):
+            rule = f"needs one value for the whole tensor as input {port}"
+            raise context.fail(rule, f"shape {list(shape)}", "give a scalar, or quantise the model again")
+
+
+def check_slices(context: InferContext, port: int, size: Dim, what: str, stack: Shape | None = None) -> None:
+    """Checks a parameter that is one number, or one for each slice of a tensor.
+
+    Args:
+        context: Of the node.
+        port: Input that holds it.
+        size: How many slices there are.
+        what: What a slice is.
+        stack: Form of a parameter that has the tensor's rank, where there may be one; its size along the
+            slices is left out (None).
+
+    Raises:
+        GraphError: If it has another length, as far as that is known.
+    """
+    shape = context.shape(port) if context.has(port) else None
+    if shape is None or not isinstance(size, int) or not all(isinstance(dim, int) for dim in shape):
+        return
+    count = math.prod(dim for dim in shape if isinstance(dim, int))
+    if count == 1 or (len(shape) == 1 and count == size):
+        return
+    if stack is not None and len(shape) == len(stack) > 1:
+        wanted = [size if dim is None else dim for dim in stack]
+        if all(
+            dim in (1, want) or not isinstance(want, int) for dim, want in zip(shape, wanted, strict=True)
+        ):
+            return
+    rule = f"needs 1 or {size} values as input {port}, one a {what}"
+    raise context.fail(rule, f"shape {list(shape)}", "quantise the model again")
+
+
+def check_rows_and_columns(
+    context: InferContext, operands: tuple[int, int], rows: tuple[int, ...], columns: tuple[int, ...]
+) -> None:
+    """Checks parameters of a product of matrices: one number, one a row of the left one or a column of the
+    right one, or so for each matrix of a stack.
+
+    Args:
+        context: Of the node.
+        operands: Ports of the matrices.
+        rows, columns: Ports of the parameters of the left and of the right one.
+
+    Raises:
+        GraphError: If a parameter has another length.
+    """
+    for operand, ports, axis, what in ((0, rows, -2, "row"), (1, columns, -1, "column")):
+        shape = context.shape(operands[operand])
+        if shape is None:
+            continue
+        if len(shape) < 2:  # a vector is one row, or one column
+            check_single(context, ports)
+            continue
+        inside = (None, 1) if axis == -2 else (1, None)
+        for port in ports:
+            check_slices(context, port, shape[axis], what, (*shape[:-2], *inside))
+
+
+def check_filters(
+    context: InferContext, weight: int, single: tuple[int, ...], ports: tuple[int, ...]
+) -> None:
+    """Checks parameters of a convolution: one number for the data, one or one a filter for the filters.
+
+    Raises:
+        GraphError: If a parameter has another length.
+    """
+    check_single(context, single)
+    shape = context.shape(weight)
+    for port in ports:
+        check_slices(context, port, None if shape is None else shape[0], "filter")
 
 
 def _check_axis(context: InferContext, scale: int, count: int, shape: Shape, axis: int) -> None:

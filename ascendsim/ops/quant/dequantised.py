@@ -21,6 +21,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.ops.linear.conv import conv_pattern, conv_shape, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape
+from ascendsim.ops.quant.checks import check_filters, check_rows_and_columns, check_slices
 from ascendsim.ops.quant.quantised import (
     compute_conv_integer,
     compute_matmul_integer,
@@ -37,12 +38,23 @@ from ascendsim.opset.structure import convolution, product
 
 def _infer_matmul(context: InferContext) -> None:
     need_bytes(context, (0, 1))
-    context.set(0, DType.FLOAT32, matmul_shape(context))
+    shape = matmul_shape(context)
+    check_rows_and_columns(context, (0, 1), (2,), (3,))
+    second = context.shape(1)
+    columns = None if second is None else second[-1] if len(second) > 1 else 1
+    for port in (4, 5):
+        check_slices(context, port, columns, "column")
+    context.set(0, DType.FLOAT32, shape)
 
 
 def _infer_conv(context: InferContext) -> None:
     need_bytes(context, (0, 1))
-    context.set(0, DType.FLOAT32, conv_shape(context, bias=None))
+    shape, filters = conv_shape(context, bias=None), context.shape(1)
+    check_filters(context, 1, (2,), (3,))
+    if filters is not None:
+        for port in (4, 5):
+            check_slices(context, port, filters[0], "filter", (1, None, *(1,) * (len(filters) - 2)))
+    context.set(0, DType.FLOAT32, shape)
 
 
 def _scaled(total: Compute, of_channels: bool) -> Compute:

@@ -22,7 +22,7 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.elementwise.activation import SIGMOID_STEPS
 from ascendsim.ops.movement.joining import concat_shape, concat_work
-from ascendsim.ops.quant.checks import check_steps
+from ascendsim.ops.quant.checks import check_single, check_steps
 from ascendsim.ops.quant.quantize import saturated
 from ascendsim.ops.shared.bursts import cuts_whole_blocks
 from ascendsim.ops.shared.common import (
@@ -93,6 +93,8 @@ def _infer(ports: Sequence[int]) -> Callable[[InferContext], None]:
     def infer(context: InferContext) -> None:
         kind = infer_bytes(context, ports)
         check_steps(context, tuple(port + 1 for port in ports))
+        single = [port + step for port in ports for step in (1, 2)]
+        check_single(context, (*single, 3 * len(ports), 3 * len(ports) + 1))
         try:
             shape = broadcast_shapes([context.shape(port) for port in ports])
         except GraphError as error:

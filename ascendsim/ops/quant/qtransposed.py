@@ -16,6 +16,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Node
 from ascendsim.ops.linear.conv_transpose import forward_axes, spread, spreading_work, transposed_shape
+from ascendsim.ops.quant.checks import check_single, check_slices
 from ascendsim.ops.quant.quantised import (
     along_axis,
     need_bytes,
@@ -33,15 +34,20 @@ from ascendsim.opset.work import LowerContext, Work
 
 def _infer(context: InferContext) -> None:
     need_bytes(context, (0, 3))
-    context.set(0, result_type(context), transposed_shape(context, 0, 3, 8))
+    shape, filters = transposed_shape(context, 0, 3, 8), context.shape(3)
+    check_single(context, (1, 2, 6, 7))
+    check_slices(context, 4, None if shape is None else shape[1], "channel of the result")
+    if int(context.node.attr("group", 1)) == 1:
+        check_slices(context, 5, None if filters is None else filters[1], "channel of the result")
+    else:
+        check_single(context, (5,))
+    context.set(0, result_type(context), shape)
 
 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
     """Exact sums: float64 holds every one of them."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (*inputs, *(None,) * 3)[:9]
-    image, weight = (
-        shifted(array, zero, None).astype(np.float64) for array, zero in ((x, x_zero), (w, w_zero))
-    )
+    image, weight = (shifted(array, zero, 1).astype(np.float64) for array, zero in ((x, x_zero), (w, w_zero)))
     axes, sizes = forward_axes(node, image.shape[2:], weight.shape[2:])
     made = tuple(int(size) for size in sizes if isinstance(size, int))
     total = spread(image, weight, axes, int(node.attr("group", 1)), made).astype(np.int32)

@@ -21,7 +21,14 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, conv_type, conv_windows
 from ascendsim.ops.linear.matmul import matmul_pattern, matmul_shape, matmul_work
-from ascendsim.ops.quant.checks import check_step, check_steps
+from ascendsim.ops.quant.checks import (
+    check_filters,
+    check_rows_and_columns,
+    check_single,
+    check_slices,
+    check_step,
+    check_steps,
+)
 from ascendsim.ops.quant.qlinear import DOMAIN, bound_steps, bounded, infer_bytes, is_zero
 from ascendsim.ops.shared.bursts import fill_work
 from ascendsim.ops.shared.common import StepSpec, as_float32, finish, make_steps
@@ -43,12 +50,16 @@ def need_bytes(context: InferContext, ports: tuple[int, ...]) -> None:
 
 def _infer_matmul_integer(context: InferContext) -> None:
     need_bytes(context, (0, 1))
-    context.set(0, DType.INT32, matmul_shape(context))
+    shape = matmul_shape(context)
+    check_rows_and_columns(context, (0, 1), (2,), (3,))
+    context.set(0, DType.INT32, shape)
 
 
 def _infer_conv_integer(context: InferContext) -> None:
     need_bytes(context, (0, 1))
-    context.set(0, DType.INT32, conv_shape(context, bias=None))
+    shape = conv_shape(context, bias=None)
+    check_filters(context, 1, (2,), (3,))
+    context.set(0, DType.INT32, shape)
 
 
 def result_type(context: InferContext) -> DType:
@@ -61,14 +72,19 @@ def result_type(context: InferContext) -> DType:
 def _infer_qlinear_matmul(context: InferContext) -> None:
     need_bytes(context, (0, 3))
     check_steps(context, (1, 4, 6))
-    context.set(0, result_type(context), matmul_shape(context, 0, 3))
+    shape = matmul_shape(context, 0, 3)
+    check_rows_and_columns(context, (0, 3), (1, 2), (4, 5))
+    check_single(context, (6, 7))
+    context.set(0, result_type(context), shape)
 
 
 def _infer_qlinear_conv(context: InferContext) -> None:
     need_bytes(context, (0, 3))
     check_steps(context, (1, 6))
     check_step(context, 4, 5, context.dtype(3), context.shape(3), 0)
-    context.set(0, result_type(context), conv_shape(context, 0, 3, 8))
+    shape = conv_shape(context, 0, 3, 8)
+    check_filters(context, 3, (1, 2, 6, 7), (4, 5))
+    context.set(0, result_type(context), shape)
 
 
 def shifted(array: Array, zero_point: Any, axis: int | None) -> Array:
@@ -234,7 +250,11 @@ def _infer_gemm(context: InferContext) -> None:
     need_bytes(context, (3,))
     check_steps(context, (1, 4, 7))
     kind = context.dtype(8) if context.has(8) else context.dtype(0) if context.has(7) else DType.FLOAT32
-    context.set(0, kind, rows_shape(context, 3, 6))
+    shape = rows_shape(context, 3, 6)
+    check_single(context, (1, 2, 7, 8))
+    for port in (4, 5):
+        check_slices(context, port, None if shape is None else shape[-1], "column")
+    context.set(0, kind, shape)
 
 
 def rows_shape(context: InferContext, right: int, bias: int) -> Shape | None:
@@ -275,8 +295,8 @@ def integer_rows(node: Node, left: Array, right: Array, zero: Any, bias: Any) ->
     flips = [bool(node.attr(name, 0)) for name in ("transA", "transB")]
     left = left.T if flips[0] else left
     matrix = shifted(right.T if flips[1] else right, zero, 1)
-    rows = np.ascontiguousarray(left).reshape(-1, matrix.shape[0])
-    total = integer_matmul(rows, np.ascontiguousarray(matrix)).reshape(*left.shape[:-1], -1)
+    rows = np.ascontiguousarray(left).reshape(math.prod(left.shape[:-1]), matrix.shape[0])
+    total = integer_matmul(rows, np.ascontiguousarray(matrix)).reshape(*left.shape[:-1], matrix.shape[1])
     return np.asarray(total if bias is None else total + bias.reshape(-1))
 
 

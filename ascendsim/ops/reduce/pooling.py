@@ -56,6 +56,9 @@ def infer_pool(context: InferContext) -> None:
 def infer_global(context: InferContext) -> None:
     """Shape of a pooling over all positions."""
     shape = _feature_shape(context)
+    if shape is not None and 0 in shape[2:]:
+        rule = "needs positions to pool over"
+        raise context.fail(rule, f"shape {list(shape)}", "leave the operator out")
     context.set(0, context.dtype(0), None if shape is None else (*shape[:2], *(1 for _ in shape[2:])))
 
 
@@ -67,7 +70,7 @@ def _planes(array: Array) -> Array:
         if array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         else volume.astype(np.float32)
     )
-    return np.ascontiguousarray(floats).reshape(-1, *volume.shape[2:])
+    return np.ascontiguousarray(floats).reshape(math.prod(volume.shape[:2]), *volume.shape[2:])
 
 
 def window_counts(axes: tuple[Axis, ...], sizes: tuple[int, ...], with_padding: bool) -> Array:
@@ -130,7 +133,7 @@ def compute_global(kind: Fold) -> Callable[[Node, Sequence[Any], Sequence[np.dty
 
     def compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:
         array = inputs[0]
-        planes = as_float32(array).reshape(*array.shape[:2], -1)
+        planes = as_float32(array).reshape(*array.shape[:2], math.prod(array.shape[2:]))
         if kind == "max":
             result = planes.max(axis=-1)
         elif kind == "average":

@@ -161,6 +161,9 @@ def _arg_infer(ctx: InferContext) -> None:
         ctx.set(0, DType.INT64, None)
         return
     axis = wrapped_axis(ctx, int(ctx.node.attr("axis", 0)), len(source))
+    if source and source[axis] == 0:
+        rule = f"needs at least one element to search along axis {axis}"
+        raise ctx.fail(rule, f"shape {list(source)}", "leave the operator out")
     kept: tuple[Dim, ...] = (1,) if ctx.node.attr("keepdims", 1) else ()
     ctx.set(0, DType.INT64, (*source[:axis], *kept, *source[axis + 1 :]))
 

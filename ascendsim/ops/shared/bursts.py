@@ -118,14 +118,16 @@ def fill_work(target: Ref) -> Work:
 
 
 def clear_work(target: Ref, ctx: LowerContext) -> VectorWork:
-    """Zeros over memory that is added to: AtomicAddrClean's kernel, on split cores MemSet's, which goes about
-    it as elementwise ones do.
+    """Zeros over memory that is added to: AtomicAddrClean's kernel, on split cores MemSet's, which is started
+    on all cores whatever it clears and works out its tiling there (profiles: 48 blocks on Ascend910B1, 40 on
+    Ascend910B4, which take 3.6 to 3.9 us).
     """
     stored = target.bytes // target.dtype.itemsize
     fill = (filling(target.dtype),)
-    return VectorWork(
-        1, stored, fill, (), (Stream(target),), cores="worthwhile" if ctx.split_cores else "pieces"
-    )
+    if not ctx.split_cores:
+        return VectorWork(1, stored, fill, (), (Stream(target),), cores="pieces")
+    work = VectorWork(1, stored, fill, (), (Stream(target),), cores="all")
+    return replace(work, own_tiling=ctx.open_shapes, code_at_hand=True)
 
 
 def moving(dtype: DType) -> Step:

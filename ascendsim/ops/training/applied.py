@@ -6,13 +6,32 @@ Inputs and outputs stand in CANN's order; the outputs are the new values of what
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ascendsim.graph.ir import Array, Node
-from ascendsim.ops.training.updates import update_op
+from ascendsim.ops.shared.bursts import DUPLICATE
+from ascendsim.ops.shared.common import StepSpec
+from ascendsim.ops.training.updates import several, update_op
 from ascendsim.opset import OpDef
+from ascendsim.opset.work import LowerContext, VectorWork, Work
 
 Arrays = tuple[Array, ...]
+
+# Of the kernel for open shapes (canndev, tbe/impl/dynamic/apply_adam_w.py): each number is spread over the
+# tile, sums and products of numbers are made of such tiles, in the type of the weights
+_SPREAD = 7
+_SPREAD_STEPS: tuple[StepSpec, ...] = (
+    (DUPLICATE, _SPREAD),
+    ("vmuls", 3),
+    ("vmul", 8),
+    ("vadds", 3),
+    ("vsub", 2),
+    ("vdiv", 2),
+    "vsqrt",
+    ("vadd", 2),
+)
 
 
 def _momentum(node: Node, w: Array, v: Array, rate: Array, g: Array, momentum: Array) -> Arrays:
@@ -48,6 +67,17 @@ def _adam_w(node: Node, w: Array, m: Array, v: Array, *numbers: Array) -> Arrays
     return w * (one - rate * decay) - rate * (m / (one - power1 * beta1)) / root, m, v
 
 
+_ADAM_W: tuple[StepSpec, ...] = ("vmul", ("vmuls", 7), ("vadd", 2), "vsqrt", "vadds", "vdiv", "vsub")
+
+
+def _adam_w_lower(node: Node, context: LowerContext) -> Work:
+    """On split cores the kernel for open shapes, whose code is long."""
+    if not (context.split_cores and context.open_shapes):
+        return several(node, context, _ADAM_W)
+    work = several(node, context, _SPREAD_STEPS, wide=False)
+    return replace(work, long_code=True) if isinstance(work, VectorWork) else work
+
+
 def _lamb(_node: Node, g: Array, v: Array, m: Array, w: Array, *numbers: Array) -> Arrays:
     """LAMB's direction before the trust ratio; steps counts from 1."""
     mul0, mul1, mul2, mul3, epsilon, steps, used, decay = numbers
@@ -74,12 +104,7 @@ OPERATORS: tuple[OpDef, ...] = (
         ("vmul", ("vmuls", 5), ("vadd", 2), "vsqrt", "vadds", "vdiv", "vsub"),
         cann="ApplyAdamD",
     ),
-    update_op(
-        "ApplyAdamW",
-        3,
-        _adam_w,
-        ("vmul", ("vmuls", 7), ("vadd", 2), "vsqrt", "vadds", "vdiv", "vsub"),
-    ),
+    update_op("ApplyAdamW", 3, _adam_w, _ADAM_W, lower=_adam_w_lower),
     update_op(
         "LambApplyOptimizerAssign",
         3,

@@ -46,6 +46,8 @@ _DEVIATION: tuple[StepSpec, ...] = ("vadds", "vsqrt", "vrec")  # h
 # what a channel contributes: scale h, -h dscale / m, and the summand that mean and doffset make
 _FACTORS: tuple[StepSpec, ...] = (*_DEVIATION, "vmul", ("vmuls", 2), ("vmul", 2), "vadd")
 _EACH: tuple[StepSpec, ...] = ("vmul", ("vadd", 2), "vmul")
+# the same with what channels contribute in all positions first
+_SPREAD: tuple[StepSpec, ...] = (("vadds", 3), "vmadd", "vadd", "vmul")
 
 
 def _by_channel(values: Array, like: Array) -> Array:
@@ -158,7 +160,8 @@ def _data_work(
     big = [node.required(0), node.required(1)] if training else [node.required(0)]
     rows, cols, over = channel_split(output)
     inside = summing_type(output.element_type, context)  # that of the parameters
-    factors, each = (_FACTORS, _EACH) if training else ((*_DEVIATION, "vmul"), ("vmul",))
+    whole = _SPREAD if over == "col" and context.spreads_channels else _EACH
+    factors, each = (_FACTORS, whole) if training else ((*_DEVIATION, "vmul"), ("vmul",))
     steps = make_steps(factors, inside, over) + make_steps(each, inside)
     steps = converted(steps, [tensor.element_type for tensor in big], output.element_type, inside)
     return VectorWork(

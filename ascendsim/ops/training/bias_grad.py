@@ -62,6 +62,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
         (Stream(Ref.of(data)),),
         (Stream(Ref.of(result), over),),
         reduces="rows" if over == "col" else "cols",
+        overlaps=not (context.sums_in_turn and data.format is Format.FRACTAL_NZ),
     )
 
 
@@ -71,6 +72,8 @@ def _split(node: Node, format: Format, rank: int) -> tuple[int, int, Over]:
     if format is Format.NC1HWC0 or _axis(node, rank) != rank - 1:
         return channel_split(data)
     shape = walking_shape(data)
+    if shape[-1] == 1 and format is Format.ND:  # one row, which is added up along itself
+        return 1, math.prod(shape), "row"
     return math.prod(shape[:-1]), shape[-1], "col"
 
 

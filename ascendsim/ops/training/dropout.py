@@ -128,7 +128,15 @@ def _apply_lower(bits: int) -> Lower:
         count = ceil_div(data.elements * bits, _BITS)  # what fills it up to 128 elements is not read
         used = Ref(mask.name, (count,), mask.element_type, mask.format, count, mask.is_constant)
         inputs = (Stream(Ref.of(data)), Stream(used), Stream(Ref.of(share), "one"))
-        return VectorWork(1, data.elements, steps, inputs, (Stream(Ref.of(node.output)),))
+        return VectorWork(
+            1,
+            data.elements,
+            steps,
+            inputs,
+            (Stream(Ref.of(node.output)),),
+            own_tiling=context.open_shapes,
+            code_at_hand=True,
+        )
 
     return lower
 

@@ -93,7 +93,7 @@ def _embedding_infer(context: InferContext) -> None:
 
 def _embedding(node: Node, grad: Array, indices: Array) -> Array:
     count = _weights(node)
-    rows, places = grad.reshape(-1, grad.shape[-1]), indices.reshape(-1).astype(np.int64)
+    rows, places = grad.reshape(indices.size, grad.shape[-1]), indices.reshape(-1).astype(np.int64)
     keep = places != int(node.attr("padding_idx", -1))
     rows, places = rows[keep], _in_range(node, places[keep], count)
     if node.attr("scale_grad_by_freq", 0):

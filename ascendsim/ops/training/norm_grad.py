@@ -13,7 +13,9 @@ rounded once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,9 @@ from ascendsim.opset.work import LowerContext, NoTask, Over, Ref, SequenceWork, 
 
 # n, its products with h, their mean, and what is left of h
 _ROW: tuple[StepSpec, ...] = ("vmul", "vmul", "vmul", "vcadd", "vmul", "vsub", "vmul")
+# Elements of the longest rows that Ascend910B's kernel of RmsNormGrad takes several of at a time (ops-nn,
+# rms_norm_grad_split_n_high_precision.h)
+_MANY_AT_A_TIME = 640
 _CENTRED_ROW: tuple[StepSpec, ...] = ("vsub", *_ROW, "vcadd", "vsub")
 
 
@@ -86,7 +91,10 @@ def _rms_lower(node: Node, context: LowerContext) -> Work:
         *_streams(node.outputs[:1], ("all",)),
         *(Stream(Ref.of(made), "col") for made in node.outputs[1:]),
     )
-    return VectorWork(x.elements // cols, cols, steps, inputs, outputs, reduces="cols", sweeps=2)
+    work = VectorWork(x.elements // cols, cols, steps, inputs, outputs, reduces="cols", sweeps=2)
+    if not context.split_cores:
+        return work
+    return replace(work, in_turn=cols > _MANY_AT_A_TIME, cores="shares")
 
 
 # ---------------------------------------------------------------------------------------------------- group
@@ -113,7 +121,7 @@ def _group_infer(context: InferContext) -> None:
 def _group(node: Node, dy: Array, mean: Array, rstd: Array, x: Array, gamma: Array) -> tuple[Array, ...]:
     groups, shape = int(node.attr("num_groups")), x.shape
     wide, centre, inverse, data, scale = _wide(dy, mean, rstd, x, gamma)
-    by_group = (shape[0], groups, -1)
+    by_group = (shape[0], groups, math.prod(shape[1:]) // groups)
     h = (wide * scale.reshape(-1, *(1,) * (x.ndim - 2))).reshape(by_group)
     normal = (data.reshape(by_group) - centre[..., None]) * inverse[..., None]
     dx = inverse[..., None] * (

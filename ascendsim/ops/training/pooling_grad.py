@@ -91,7 +91,7 @@ def _with_argmax(node: Node, x: Array) -> tuple[Array, Array]:
         first = open_[windows] & (x[seen] == best[windows])
         hits[:, :, tap][windows] = first
         open_[windows] &= ~first
-    return best, _packed(hits.reshape(*hits.shape[:3], -1))
+    return best, _packed(hits.reshape(*hits.shape[:3], math.prod(hits.shape[3:])))
 
 
 def _from_mask(node: Node, x: Array, dy: Array, mask: Array) -> Array:

@@ -89,6 +89,14 @@ def _bits(mask: Tensor, data: Tensor) -> Stream:
     )
 
 
+def _from_activation(_node: Node, grad: Array, y: Array) -> Array:
+    if grad.dtype == y.dtype and grad.dtype in (np.float32, np.float64):
+        from ascendsim_kernels.elementwise import where_positive
+
+        return where_positive(y, grad)
+    return np.where(y > 0, grad, grad.dtype.type(0))
+
+
 def _lower_relu(node: Node, context: LowerContext) -> Work:
     data, result, mask = node.required(0), node.output, node.outputs[1]
     if data.elements == 0:
@@ -132,7 +140,7 @@ OPERATORS: tuple[OpDef, ...] = (
     OpDef(
         "ReluGrad",
         same_as(check=lambda context: need_shape(context, 1, context.shape(0))),
-        with_numpy(lambda _node, grad, y: np.where(y > 0, grad, grad.dtype.type(0))),
+        with_numpy(_from_activation),
         elementwise_lower(["vcmp", "vsel"]),
         Layout.FOLLOW,
         domain="ascend",

@@ -137,15 +137,23 @@ def _momentum(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
 
 
 def _momentum_lower(node: Node, context: LowerContext) -> Work:
-    return _several(node, context, (("vmuls", 5), ("vadd", 3)), first=2)
+    return several(node, context, (("vmuls", 5), ("vadd", 3)), first=2)
 
 
 # -----------------------------------------------------------------------------------------------------------
 
 
-def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first: int = 0) -> Work:
-    """Elementwise work with several results of one size; inputs before `first` are read by the scalar
-    unit.
+def several(
+    node: Node, context: LowerContext, specs: Sequence[StepSpec], first: int = 0, wide: bool = True
+) -> Work:
+    """Elementwise work with several results of one size.
+
+    Args:
+        node: The node.
+        context: The chip.
+        specs: Vector instructions on every element.
+        first: Inputs before it are read by the scalar unit.
+        wide: Compute float16 in float32 where the chip can.
     """
     target = node.output
     if target.elements == 0:
@@ -154,7 +162,7 @@ def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first
         return on_ai_cpu(node, float(len(specs)))
     tensors = [tensor for tensor in node.inputs[first:] if tensor is not None]
     split = split_broadcast(walking_shape(target), [walking_shape(tensor, target) for tensor in tensors])
-    inside = computing_type(target.element_type, context, wide=True)
+    inside = computing_type(target.element_type, context, wide)
     big = [tensor.element_type for tensor, over in zip(tensors, split.overs, strict=True) if over == "all"]
     steps = converted(make_steps(specs, inside), big, target.element_type, inside)
     streams = tuple(Stream(Ref.of(tensor), over) for tensor, over in zip(tensors, split.overs, strict=True))
@@ -164,7 +172,7 @@ def _several(node: Node, context: LowerContext, specs: Sequence[StepSpec], first
 
 
 def _lower(specs: Sequence[StepSpec]) -> Lower:
-    return lambda node, context: _several(node, context, specs)
+    return lambda node, context: several(node, context, specs)
 
 
 def _infer(outputs: int) -> Infer:
@@ -180,7 +188,12 @@ def _infer(outputs: int) -> Infer:
 
 
 def update_op(
-    name: str, outputs: int, function: Callable[..., Any], specs: Sequence[StepSpec], cann: str = ""
+    name: str,
+    outputs: int,
+    function: Callable[..., Any],
+    specs: Sequence[StepSpec],
+    cann: str = "",
+    lower: Lower | None = None,
 ) -> OpDef:
     """An update of one weight: elementwise, all results of the shape that all inputs broadcast to.
 
@@ -190,12 +203,13 @@ def update_op(
         function: (node, *arrays) -> array or tuple of arrays.
         specs: Vector instructions on every element.
         cann: What CANN's tools print, where that differs.
+        lower: The work, where it is more than these instructions.
     """
     return OpDef(
         name,
         _infer(outputs),
         with_numpy(function),
-        _lower(specs),
+        lower or _lower(specs),
         Layout.FOLLOW,
         cann,
         domain=DOMAIN,
