@@ -195,6 +195,7 @@ def corners(a: Tensor, b: Tensor, image: Tensor, rows: Tensor) -> dict[str, Tens
         "max_kept": b.max(1, keepdim=True).values,
         "argmax_kept": b.argmax(1, keepdim=True),
         "argmax_all": a.argmax(),
+        "argmax_axis": b.argmax(1),
         "amin_all": a.amin(),
         "prod": a.prod(1),
         "min_places": b.min(2).indices,
