@@ -8,8 +8,9 @@ once however often it is compiled.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.keys import key_of
@@ -18,6 +19,7 @@ from ascendsim.opset.regions import refs_of, with_regions
 from ascendsim.opset.work import CubePair, CubeWork, FinishedProduct, WorkChoice
 
 Tiled: TypeAlias = CubeWork | CubePair | FinishedProduct  # work that has tilings
+Made = TypeVar("Made")
 Options: TypeAlias = Sequence[Callable[[], Stage]]
 Ways: TypeAlias = Sequence[Callable[[], Sequence[Stage]]]  # one stage a task
 TILING = "tiling"  # key in Node.origin of a loaded model: which of the options its task takes
@@ -77,28 +79,20 @@ class TilingSearch:
         return self._known[key]
 
     def _quickest(self, options: Options, weights: Collection[str]) -> int:
-        best, least = 0, -1
-        for number, option in enumerate(options):
-            try:
-                time = self._timer(option(), weights)
-            except CompileError:
-                continue
-            if least < 0 or time < least:
-                best, least = number, time
-        return best
+        return quickest(options, lambda stage: self._timer(stage, weights))
 
 
-def quickest(ways: Ways, time: Callable[[Sequence[Stage]], float]) -> int:
+def quickest(ways: Sequence[Callable[[], Made]], time: Callable[[Made], float]) -> int:
     """Index of the way with the least time; of equals the first. Ways without a program are left out; if
     there are no others, it is 0.
     """
-    best, least = 0, -1.0
+    best, least = 0, math.inf
     for number, way in enumerate(ways):
         try:
             taken = time(way())
         except CompileError:
             continue
-        if least < 0 or taken < least:
+        if taken < least:
             best, least = number, taken
     return best
 

@@ -301,6 +301,10 @@ class _Only:
     def __init__(self, job: Job) -> None:
         self.job = job
 
+    def pytest_sessionstart(self) -> None:
+        """Puts the mutant before pytest's own loader, which takes modules whose doctests are asked for."""
+        sys.meta_path.sort(key=lambda finder: not isinstance(finder, Importer))
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = self.job.chosen(items)

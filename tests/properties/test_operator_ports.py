@@ -1,8 +1,9 @@
 """Numbers of inputs, and tensors of one element: an operator takes no more inputs than some case of it gives,
-and a number asks the chip for what a list of one number asks for."""
+and what has one element asks for what a list of it, or more, asks for."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,16 @@ import pytest
 from ascendsim.core.errors import AscendSimError
 from ascendsim.graph.ir import Node
 from ascendsim.ops import default_opset
-from tests.support.operator_cases import CHIPS, Case, all_operator_cases, build, work_of
+from ascendsim.opset.work import Work
+from tests.support.operator_cases import (
+    CHIPS,
+    Case,
+    all_operator_cases,
+    build,
+    ports_of_values,
+    settled,
+    work_of,
+)
 from tests.support.work_text import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -79,3 +89,41 @@ def test_a_number_asks_for_what_a_list_of_one_asks_for() -> None:
             checked.add(case.operator)
             assert works[0] == works[1], case.name
     assert len(checked) > 150
+
+
+# One element moves without a vector unit, or is one burst; a bias of one is a number; other than larger ones
+OTHER_WAYS = {
+    *("Gemm", "CumSum", "CumProd", "Transpose", "Slice", "ReverseSequence", "ascend::TransData", "Gather"),
+    *("GatherElements", "GatherND", "ascend::GroupedMatmul", "Concat"),
+}
+
+
+def test_one_element_is_made_by_the_kind_of_work_that_makes_many() -> None:
+    """With every axis cut to one: no rule takes a single element for none."""
+    checked = set()
+    for case in all_operator_cases():
+        if case.operator in OTHER_WAYS:
+            continue
+        decides = ports_of_values(case)
+        arrays = [
+            array if array is None or port in decides else array[(slice(0, 1),) * array.ndim]
+            for port, array in enumerate(case.inputs)
+        ]
+        try:
+            one = build(replace(case, inputs=tuple(arrays)))
+        except AscendSimError:
+            continue
+        many = settled(case)
+        if {tensor.elements if tensor.is_static else 0 for tensor in one.outputs} == {1} and all(
+            tensor.elements > 1 for tensor in many.outputs
+        ):
+            checked.add(case.operator)
+            for chip in CHIPS:
+                assert _kind(work_of(one, chip)) == _kind(work_of(many, chip)), f"{case.name}, {chip}"
+    assert len(checked) > 240
+
+
+def _kind(work: Work | None) -> tuple[str, bool]:
+    """What does it, and whether with instructions of the vector unit."""
+    text = describe(work, sizes=False)
+    return re.split(r"[ :]", text)[0], re.search(r"\bv[a-z]", text) is not None

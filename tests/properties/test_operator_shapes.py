@@ -4,7 +4,7 @@ computed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -149,6 +149,50 @@ def _holds(case: Case, shape: Shape | None, by_size: dict[int, Shape | None], sy
             same = symbol is not None and all(size == value for size, value in sizes.items())
             precise = precise and not constant and not same
     return precise
+
+
+def test_types_of_results_do_not_hang_on_shapes() -> None:
+    for case in all_operator_cases():
+        types = [tensor.origin_dtype for tensor in build(case).outputs]
+        ports = _data_ports(case)
+        for unknown in (*((port,) for port in ports), ports):
+            node = build(case, shapes=dict.fromkeys(unknown))
+            found = [(tensor.origin_dtype, tensor.dtype) for tensor in node.outputs]
+            assert found == [(kind, kind) for kind in types], f"{case.name} without the shapes of {unknown}"
+
+
+def test_what_rules_say_of_unknown_shapes_is_that_of_the_table(golden: Callable[[str, str], None]) -> None:
+    """Results where the rank of an input is unknown, where an axis is a symbol n, and where values are."""
+    lines = []
+    for case in sorted(few_cases(2), key=lambda case: case.operator):
+        if case.name.startswith("edge"):
+            continue
+        ports, known = _data_ports(case), [tensor.shape for tensor in build(case).outputs]
+        said: dict[str, list[str]] = {}
+        for port in ports:
+            said.setdefault(_text(_shapes(case, port, None), known), []).append(f"rank of {port}")
+        said.setdefault(_text(_values_unknown(case, ports_of_values(case)), known), []).append("values")
+        lines += [f"{case.operator} {_inputs(case)} -> {' '.join(map(_shape_text, known))}"]
+        lines += [f"    without {', '.join(what)}: {text}" for text, what in said.items() if text != "="]
+        for port in ports:
+            shape = case.inputs[port].shape
+            with_n = [(*shape[:axis], "n", *shape[axis + 1 :]) for axis in range(len(shape))]
+            found = [_text(_shapes(case, port, item), known) for item in with_n]
+            lines += [f"    n in {port}: {' | '.join(found)}"] if set(found) - {"="} else []
+    golden("ops_shapes.txt", "\n".join(lines) + "\n")
+
+
+def _inputs(case: Case) -> str:
+    return " ".join("-" if array is None else str(list(array.shape)) for array in case.inputs)
+
+
+def _text(shapes: Sequence[Shape | None], known: Sequence[Shape | None]) -> str:
+    """What a rule says; = where that is what it says of what is known."""
+    return "=" if list(shapes) == list(known) else " ".join(map(_shape_text, shapes))
+
+
+def _shape_text(shape: Shape | None) -> str:
+    return "?" if shape is None else f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 
 # Operands whose shapes are tied to those of others: one dimension more on the last axis of the input at a

@@ -352,6 +352,9 @@ def test_statistics_are_sums_over_a_factor(tmp_path: Path, factor: float, share:
         ("Convolution", "convolution_param { num_output: 2 }", [MAP], 1, "has no valid num_output"),
         ("Convolution", "convolution_param { num_output: 3 kernel_size: 1 group: 2 }", [MAP], 1, "no valid"),
         ("Convolution", "convolution_param { num_output: 3 kernel_size: 1 group: 3 }", [MAP], 1, "no valid"),
+        ("Convolution", "convolution_param { num_output: 2 kernel_h: 1 }", [MAP], 1, "no valid"),
+        ("Convolution", "convolution_param { num_output: 0 kernel_size: 1 }", [MAP], 1, "no valid"),
+        ("Convolution", "convolution_param { num_output: 2 kernel_size: 1 group: 0 }", [MAP], 1, "no valid"),
         ("Convolution", "convolution_param { num_output: 2 kernel_size: 4 }", [MAP], 1, "larger than its in"),
         (
             "Convolution",

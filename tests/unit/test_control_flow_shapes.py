@@ -175,3 +175,25 @@ def test_nested_growing_loops_settle() -> None:
     graph, node = while_node(body, (4, 8))
     infer(graph, default_opset())
     assert node.output.shape == (None, 8)
+
+
+@pytest.mark.parametrize(
+    ("condition", "first"),
+    [(None, 5), (np.array(True), 5), (np.array(False), 0), ("unknown", None)],
+    ids=["left out", "true", "false", "unknown"],
+)
+def test_what_a_counted_loop_collects_has_a_row_each_time(condition: object, first: int | None) -> None:
+    graph = Graph("g")
+    count = graph.add_constant("count", np.array(5))
+    begins = graph.add_input("begins", BOOL, ()) if isinstance(condition, str) else None
+    begins = graph.add_constant("begins", condition) if isinstance(condition, np.ndarray) else begins
+    body = subgraph("body", [("i", DType.INT64, ()), ("c", BOOL, ()), ("x", FLOAT, None)])
+    number, goes_on, x = body.inputs
+    made = [body.add_node("Identity", [item]).output for item in (goes_on, x, x)]
+    body.outputs.extend(made)
+    inputs = [count, begins, graph.add_input("x", FLOAT, (2, 3))]
+    node = graph.add_node("Loop", inputs, ["last", "all"], name="loop", body=body)
+    graph.outputs.extend(node.outputs)
+    infer(graph, default_opset())
+    assert [tensor.shape for tensor in node.outputs] == [(2, 3), (first, 2, 3)]
+    assert number.dtype is DType.INT64

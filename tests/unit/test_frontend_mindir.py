@@ -183,9 +183,25 @@ def _channels_last(model: Any) -> None:
                 item.s = b"NHWC"
 
 
+def _strides(*values: int) -> Callable[[Any], None]:
+    """Gives a convolution other strides."""
+
+    def change(model: Any) -> None:
+        primitive = next(item for item in model.primitives if item.op_type == "Conv2D")
+        (held,) = (item for item in primitive.attribute if item.name == "stride")
+        for one, value in zip(held.values, values, strict=True):
+            one.ints[0] = value
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (_strides(2, 1, 1, 1), "needs a stride of two positive numbers"),
+        (_strides(1, 2, 1, 1), "needs a stride of two positive numbers"),
+        (_strides(1, 1, 0, 1), "needs a stride of two positive numbers"),
+        (_strides(1, 1, 1, -1), "needs a stride of two positive numbers"),
         (_cut, "'conv1.weight'.* needs 400 bytes of values, not 396"),
         (_huge, "needs .* bytes of values"),
         (_endian, "has the byte order of another machine"),
@@ -267,6 +283,22 @@ def test_padding_is_told_side_by_side(tmp_path: Path) -> None:
     graph = asim.load(changed(tmp_path, "layers", change))
     (pool,) = (node for node in graph.nodes if node.name.startswith("padded") and "Pool" in node.op_type)
     assert pool.attr("pads") == (2, 0, 0, 2)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_pools_of_three_axes_have_their_dilation(tmp_path: Path, more: int) -> None:
+    """Pools of maxima with padding are such; three taps two apart reach one more on either side."""
+
+    def change(model: Any) -> None:
+        (primitive,) = (item for item in model.primitives if item.op_type.startswith("MaxPool3D"))
+        for item in primitive.attribute:
+            if item.name in ("dilation", "pads"):
+                for one in item.values[-2:]:
+                    one.ints[0] += more
+
+    graph = asim.load(changed(tmp_path, "layers", change))
+    dilated = [node.attr("pads") for node in graph.nodes if node.attr("dilations") == (2, 2)]
+    assert dilated.count((2, 2, 2, 2)) == more
 
 
 # mind_ir.proto of MindSpore, TensorProto.DataType

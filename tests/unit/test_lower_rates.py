@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from ascendsim.core.errors import CompileError
+from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.even_tiling import cores_of_columns
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.score import score
 from ascendsim.lower.templates.traffic import Bursts, dram_bytes, traffic_of
 from ascendsim.soc import load
+from tests.support.lowering import convolution
 
 CLOCK = {"frequency_mhz": 500}
 
@@ -178,3 +180,42 @@ def test_bursts_bring_whole_transactions_requests_and_lines() -> None:
     assert lost.dram > 1024 / 600
     assert lost.dram / lost.l2 == pytest.approx(1024 / 608)
     assert lost.requests == 640 / 600
+
+
+@pytest.mark.parametrize(
+    ("stride", "columns", "bytes_per_cycle"),
+    [
+        *[(1, 16, 256), (1, 8, 512 / 5), (1, 4, 512 / 7), (2, 16, 128), (2, 8, 512 / 7), (4, 16, 64)],
+        *[(8, 16, 32), (8, 8, 32), (3, 16, 32), (3, 8, 32), (5, 16, 32), (6, 4, 32)],
+    ],
+)
+def test_img2col_slows_down_by_stride_and_by_rows_under_a_fractal(
+    stride: int, columns: int, bytes_per_cycle: float
+) -> None:
+    """By the table of c220: 512 / (2 stride + rows) bytes a cycle, a row alone counts for nothing; 16 places
+    of 8 columns lie on 3 rows, of 4 columns on 5. Strides that are no powers of two have the least rate.
+    """
+    work = convolution(16, columns * stride, 16, 3, stride, 1)
+    assert work.conv is not None
+    assert work.conv.out_w == columns
+    product = product_of(work, load("Ascend310P3"))
+    assert product.unfolding_efficiency * 256 == pytest.approx(bytes_per_cycle)
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "even"), [(32, 2, True), (32, 4, True), (28, 4, True), (28, 3, False), (7, 7, False)]
+)
+def test_bursts_of_a_map_lose_time_where_they_do_not_begin_on_transactions(
+    size: int, rows: int, even: bool
+) -> None:
+    """A tile of so many rows of a map; weights, and results whose tiles are whole, lose none."""
+    product = product_of(convolution(64, size, 64, 3, 1, 1), load("Ascend310P3"))
+    tile = rows * size, 64
+    share = 1, 1, size * size, 64
+    lossy, sound = (
+        traffic_of(product, replace(rates(), unaligned=of), share, tile, chunk=4, hold="", band=size * size)
+        for of in (0.5, 1.0)
+    )
+    assert (lossy.far.reading == sound.far.reading) is even
+    assert (lossy.far.reading > sound.far.reading) is not even
+    assert (lossy.a_tile, lossy.b_tile) == (sound.a_tile, sound.b_tile)

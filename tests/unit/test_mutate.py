@@ -21,8 +21,8 @@ from mutation import runner
 from mutation.callmap import CallMap, joined, table
 from mutation.mutants import Mutant, edit, locate, mutants_of, read_list, sample
 from mutation.report import report
-from mutation.runner import Collected, Importer, Job, Outcome, Pool
-from mutation.selection import Selector
+from mutation.runner import Collected, Importer, Job, Outcome, Pool, _Only
+from mutation.selection import Selector, _lines_with
 
 
 def _mutated(source: str) -> set[str]:
@@ -307,6 +307,32 @@ def _fate(job: Job) -> str:
         raise LookupError("why")
     failing = {"t::bad"} | ({"t::law"} if name == "wrong" else set())
     return next((test for test in job.tests if test in failing and test not in job.left_out), "")
+
+
+def test_a_mutant_comes_before_pytests_own_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes modules that are named on its command line: those whose doctests are asked for."""
+    importer = Importer("ascendsim/ops/one.py", "")
+    monkeypatch.setattr(sys, "meta_path", [object(), importer, object()])
+    _Only(Job(None, "", [], [])).pytest_sessionstart()
+    assert sys.meta_path[0] is importer
+    assert len(sys.meta_path) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("from ascendsim_kernels.conv import fold\n\nx = 1\nfold(x)", {1, 4}),
+        ("from ascendsim_kernels import conv as c\n\nc.other()", {1, 3}),
+        (
+            "def f():\n    from ascendsim_kernels.conv import (\n        fold as own,\n    )\n    own()",
+            {2, 3, 5},
+        ),
+        ("from elsewhere import fold\nfold()", set()),
+        ("from ascendsim_kernels.conv import other\nother()", set()),
+    ],
+)
+def test_a_module_mentions_a_kernel_by_its_own_name_for_it(text: str, lines: set[int]) -> None:
+    assert _lines_with(text, {"fold", "conv"}) == lines
 
 
 def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPatch) -> None:

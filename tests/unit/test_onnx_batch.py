@@ -125,21 +125,25 @@ def test_an_operand_added_to_merged_rows():
     independent(model(nodes, [value("x", (1, 3, 4))], ["y"], constants))
 
 
-def test_initial_states():
-    nodes = [
-        node("Transpose", "x", "t", perm=[1, 0, 2]),
-        node("LSTM", "t w r _ _ h c", "o", hidden_size=4),
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("lengths", [False, True])
+def test_initial_states_and_lengths(layout, lengths):
+    first = "x" if layout else "t"
+    nodes = [] if layout else [node("Transpose", "x", "t", perm=[1, 0, 2])]
+    nodes += [
+        node("LSTM", f"{first} w r _ {'l' if lengths else '_'} h c", "o", hidden_size=4, layout=layout),
         node("Reshape", "o s", "y"),
     ]
-    nodes.append(node("Transpose", "y", "z", perm=[1, 0, 2]))
+    nodes += [] if layout else [node("Transpose", "y", "z", perm=[1, 0, 2])]
     constants = {
         "w": data(1, 16, 3),
         "r": data(1, 16, 4),
         "h": data(1, 1, 4),
-        "c": data(1, 1, 4),
-        "s": np.array([5, 1, 4]),
+        "c": data(1, 1, 4, seed=1),
+        "s": np.array([1, 5, 4] if layout else [5, 1, 4]),
     }
-    independent(model(nodes, [value("x", (1, 5, 3))], ["z"], constants))
+    constants |= {"l": np.array([3], np.int32)} if lengths else {}
+    independent(model(nodes, [value("x", (1, 5, 3))], ["y" if layout else "z"], constants))
 
 
 def test_indices_into_a_flattened_mask():

@@ -162,10 +162,13 @@ def test_choices_and_powers_and_limits(dtype: Any) -> None:
     others = [
         chain.node("Pow", x, later),
         chain.node("Pow", x, chain.constant(dtype(1.7))),
-        chain.node("Clip", x, later),
+        *[
+            chain.node("Clip", x, *borders)
+            for borders in ((later,), (None, later), (low, later), (later, high))
+        ],
         chain.node("Pow", x, chain.constant(np.full((1, 1, 1), 2, dtype))),
     ]
-    for node in chain.nodes[-4:]:
+    for node in chain.nodes[-len(others) :]:
         assert expression(node, OPSET, dtype_of) is None
     chain.check(others)
 

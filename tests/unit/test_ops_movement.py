@@ -198,6 +198,7 @@ def test_concat_and_split_keep_symbols() -> None:
     assert infer("Concat", [("n", 3, 4), (None, 5, 4)], axis=1) == [("n", 8, 4)]
     assert infer("Concat", [("n", 3), None], axis=1) == [("n", None)]
     assert infer("Split", [("n", 6)], outputs=2, axis=1) == [("n", 3), ("n", 3)]
+    assert infer("Split", [("n", 6)], outputs=1, num_outputs=1) == [("n", 6)]
     assert infer("Split", [("n", 6), (2,)], outputs=2, axis=1) == [("n", None), ("n", None)]
 
 

@@ -288,7 +288,6 @@ class _PairWriter:
                     with b.loop("t", run.trips) as t:
                         self._product(side, self.source, (run.at(t), run.size, positions), n)
                         self.into.write(ZERO, (run.at(t), run.size), n, (positions, side.work.n, True))
-                        side.bias.stored(n)
                 side.bias.leave()
         b.release(self.source)
         b.commit(self.between)
@@ -312,7 +311,6 @@ class _PairWriter:
                         self.out.bring(m)
                         self._product(side, self.between, (run.at(t), run.size, held), n)
                         self.out.write(base, m, n, (positions, side.work.n, True))
-                        side.bias.stored(n)
                 side.bias.leave()
         b.release(self.between)
 

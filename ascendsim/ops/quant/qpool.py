@@ -85,13 +85,14 @@ def _axes(node: Node, rank: int) -> tuple[int, ...]:
 
 
 def _infer_mean(context: InferContext) -> None:
-    infer_bytes(context, (0,))
+    kind = infer_bytes(context, (0,))
     shape, keep = context.shape(0), bool(context.node.attr("keepdims", 1))
     if shape is None:
+        context.set(0, kind, None)
         return
     folded = _axes(context.node, len(shape))
     result = (1 if axis in folded else dim for axis, dim in enumerate(shape) if keep or axis not in folded)
-    context.set(0, context.dtype(0), tuple(result))
+    context.set(0, kind, tuple(result))
 
 
 def _mean(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -> Sequence[Any]:

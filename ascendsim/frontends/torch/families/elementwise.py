@@ -115,7 +115,12 @@ def bitwise(on_bits: str, on_truth: str) -> Converter:
 def clamp(call: Call, x: Tensor, low: Value | None = None, high: Value | None = None) -> Tensor:
     """Values between two borders; either may be absent."""
     borders = [None if border is None else call.of_type(border) for border in (low, high)]
-    return call.op("Clip", call.of_type(x), *borders)
+    if not any(border is not None and border.shape for border in borders):
+        return call.op("Clip", call.of_type(x), *borders)
+    found = call.of_type(x)
+    for op_type, border in zip(("Max", "Min"), borders, strict=True):  # a border for each element
+        found = found if border is None else call.op(op_type, found, border)
+    return found
 
 
 def clamp_min(call: Call, x: Tensor, low: Value) -> Tensor:
