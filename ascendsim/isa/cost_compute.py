@@ -28,7 +28,7 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
     per_block = cube.hf32_cycles_per_block if mmad.hf32 else cube.cycles_per_block.get(mmad.dtype)
     if per_block is None:
         raise CompileError(
-            f"mmad of {mmad.dtype}",
+            f"mmad of {'float32 cut to HF32' if mmad.hf32 else mmad.dtype}",
             f"does not exist on {soc.name}",
             remedy="the Cube takes " + ", ".join(sorted(cube.cycles_per_block)),
         )

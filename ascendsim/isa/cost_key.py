@@ -22,7 +22,7 @@ from ascendsim.isa.instructions import (
 # `_name_` is the plain attribute behind an enumeration member's `name`: this is done for every instruction of
 # a program.
 _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
-    Mmad: attrgetter("pipe._name_", "m", "k", "n", "dtype"),
+    Mmad: attrgetter("pipe._name_", "m", "k", "n", "dtype", "hf32"),
     Vector: attrgetter(
         "pipe._name_", "op", "dtype", "elements", "calls", "bank_conflict", "write_conflict", "dst.name"
     ),

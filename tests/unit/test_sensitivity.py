@@ -18,17 +18,17 @@ from ascendsim.sweep.work import Source
 from tests.support.sweep_workers import tiny
 
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
-BASE = {"dram.read_gb_per_s": 42.0, "frequency_mhz": 680, "dram.transaction_bytes": 512}
+BASE = {"dram.read_gb_per_s": 45.6, "frequency_mhz": 680, "dram.transaction_bytes": 512}
 
 
 def made_up(points: list[dict[str, Any]]) -> list[SweepRow]:
-    """A chip whose time is 100 us x (42 / read) x (680 / clock), less 0.1 us by byte of a transaction above
+    """A chip whose time is 100 us x (45.6 / read) x (680 / clock), less 0.1 us by byte of a transaction above
     512; it refuses clocks above 800.
     """
     rows = []
     for point in points:
         figures = {**BASE, **point.get("set", {})}
-        time = 100 * (42 / figures["dram.read_gb_per_s"]) * (680 / figures["frequency_mhz"])
+        time = 100 * (45.6 / figures["dram.read_gb_per_s"]) * (680 / figures["frequency_mhz"])
         time -= 0.1 * max(figures["dram.transaction_bytes"] - 512, 0)
         fast = figures["frequency_mhz"] > 800
         answer = Answer("k", FAILED, {}, "too fast") if fast else Answer("k", DONE, {"Time(us)": time})
@@ -46,7 +46,7 @@ def test_each_figure_has_its_own_times(found: Sensitivity) -> None:
     rows = {row["Figure"]: row for row in found.table().records()}
     assert list(rows)[:2] == ["dram.read_gb_per_s", "frequency_mhz"]  # the largest change first
     read = rows["dram.read_gb_per_s"]
-    assert (read["Low"], read["High"], read["Assumed"]) == (21.0, 52.5, "no")
+    assert (read["Low"], read["High"], read["Assumed"]) == (22.8, 57.0, "no")
     assert (read["Time at low(us)"], read["Time at high(us)"]) == (200.0, pytest.approx(80.0))
     assert (read["Change at low(%)"], read["Change at high(%)"]) == (100.0, pytest.approx(-20.0))
     assert read["Elasticity"] == pytest.approx(-1.0)
@@ -192,7 +192,7 @@ def test_the_command_shows_moves_and_band(tmp_path: Path, capsys: pytest.Capture
 
 def test_times_are_those_of_the_changed_chip() -> None:
     found = asim.sensitivity(tiny(), keys=["dram.read_gb_per_s"], workers=1)
-    slow = asim.simulate(asim.compile(asim.load(tiny()), "Ascend310", set={"dram.read_gb_per_s": 0.8 * 42.0}))
+    slow = asim.simulate(asim.compile(asim.load(tiny()), "Ascend310", set={"dram.read_gb_per_s": 0.8 * 45.6}))
     assert found.probes[0].low.time_us == slow.duration_us
 
 
