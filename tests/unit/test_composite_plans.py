@@ -180,9 +180,9 @@ class Clock:
 
 def test_a_way_is_timed_once_and_products_in_it_keep_their_own_tilings() -> None:
     soc = load("Ascend910A")
-    product = matmul(512, 512, 512, soc)
+    product = matmul(384, 512, 768, soc)  # of which the search times several tilings
     behind = VectorWork(
-        1, 512 * 512, (), (Stream(ref("c", (512 * 512,))),), (Stream(ref("d", (512 * 512,))),)
+        1, 384 * 768, (), (Stream(ref("c", (384 * 768,))),), (Stream(ref("d", (384 * 768,))),)
     )
     work = WorkChoice((SequenceWork((product, behind)), SequenceWork((behind, product, product))))
     clock = Clock([5, 4])
