@@ -192,6 +192,7 @@ def corners(a: Tensor, b: Tensor, image: Tensor, rows: Tensor) -> dict[str, Tens
         "zeros_like": torch.zeros_like(rows) + rows,
         "ones": a.new_ones(4) + a,
         "dropout_of_nothing": F.dropout(a, 0.0, training=True),
+        "dropout_at_rest": torch.ops.aten.native_dropout(a, 0.5, False)[0],
         "max_kept": b.max(1, keepdim=True).values,
         "argmax_kept": b.argmax(1, keepdim=True),
         "argmax_all": a.argmax(),
@@ -309,6 +310,7 @@ DIFFERENTIABLE = {
     "avg_pool_up": lambda a: F.avg_pool2d(a.reshape(1, 2, 3, 4), 2, 2, ceil_mode=True),
     "max_pool_dilated": lambda a: F.max_pool2d(a.reshape(1, 2, 3, 4), 2, (1, 2), dilation=(2, 1)),
     "max_pool_padded": lambda a: F.max_pool2d(a.reshape(1, 2, 3, 4), 3, 2, 1, ceil_mode=True),
+    "conv_transpose_depthwise": lambda a: F.conv_transpose2d(IMAGE, a.reshape(4, 1, 3, 2), groups=4),
     "conv_dilated": lambda a: F.conv2d(
         IMAGE, a.reshape(4, 2, 3, 1), dilation=(2, 1), padding=(0, 1), groups=2
     ),

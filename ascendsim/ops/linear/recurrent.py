@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.graph.ir import Array, Dim, Node
+from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.linear.activations_recurrent import Activation, activation_steps, activations
 from ascendsim.ops.shared.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
 from ascendsim.ops.shared.cube import cube_type
+from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import WHOLE, AxisMap, Labels, by_labels
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -70,8 +71,15 @@ def _infer(context: InferContext) -> None:
     steps, batch = (None, None) if x is None else (x[1], x[0]) if batch_first else (x[0], x[1])
     dtype = context.dtype(0)
     context.set(0, dtype, (batch, steps, count, hidden) if batch_first else (steps, count, batch, hidden))
+    state: Shape = (batch, count, hidden) if batch_first else (count, batch, hidden)
     for index in (1, 2):
-        context.set(index, dtype, (batch, count, hidden) if batch_first else (count, batch, hidden))
+        context.set(index, dtype, state)
+    if isinstance(hidden, int):
+        need_shape(context, 3, (count, 2 * gates * hidden))
+        need_shape(context, 7, (count, 3 * hidden))
+    need_shape(context, 4, (batch,))
+    for port in (5, 6):
+        need_shape(context, port, state)
 
 
 @dataclass(frozen=True, slots=True)
