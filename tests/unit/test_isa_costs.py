@@ -377,17 +377,20 @@ def test_unit_flag_lets_fixpipe_follow_unit_by_unit(k: int, rate: int, early: in
     assert unit_flag_cycles(mmad(128, k, 256), chip) == early
 
 
-def test_layout_changes_on_the_way_have_a_rate_of_their_own() -> None:
+@pytest.mark.parametrize(("rate", "taken"), [(32, 32), (1024, 64)])
+def test_layout_changes_on_the_way_have_a_rate_of_their_own(rate: int, taken: int) -> None:
+    """None that is above that of the path: 64 B a cycle."""
     plain, changed = (
         cost(
-            move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512, kind=kind), toy(dma={"nd2nz_bytes_per_cycle": 32})
+            move(Pipe.MTE2, Buffer.GM, Buffer.L1, 16, 512, kind=kind),
+            toy(dma={"nd2nz_bytes_per_cycle": rate}),
         ).link
         for kind in ("copy", "nd2nz")
     )
     assert plain is not None
     assert changed is not None
     assert plain.l2_bytes / plain.port_bytes_per_cycle == pytest.approx(16 * 512 / 64)
-    assert changed.l2_bytes / changed.port_bytes_per_cycle == pytest.approx(16 * 512 / 32)
+    assert changed.l2_bytes / changed.port_bytes_per_cycle == pytest.approx(16 * 512 / taken)
     assert changed.hit_latency == plain.hit_latency
 
 

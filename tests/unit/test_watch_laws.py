@@ -17,7 +17,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.ops import default_opset
-from ascendsim.ops.shared.magnitudes import magnitudes
+from ascendsim.ops.shared.magnitudes import Magnitudes, magnitudes
 from ascendsim.passes.infer import infer
 from ascendsim.runtime.numerics import Finding, Numerics
 from ascendsim.runtime.watch import Watch
@@ -230,6 +230,29 @@ def test_results_over_their_inputs_leave_names_and_ways() -> None:
             assert (item.count, item.limit, item.dtype) == (1, 65504.0, "float16")
             assert item.kind == "infinite"  # nobody knows any more what the number would have been
         assert str(found.ranges) == str(plain.ranges)
+
+
+def test_zeros_that_were_counted_as_they_were_rounded_are_found_where_inputs_are_gone() -> None:
+    """The kernel of a task has counted them: so many, of which nobody knows how large they were."""
+    b = GraphBuilder("small")
+    source = b.input("p", SHAPE, DType.FLOAT16)
+    b.output(b.op("Sqrt", b.op("Mul", source, source, name="square"), name="root"), "y")
+    graph = b.build()
+    infer(graph, default_opset())
+    square, root = graph.topological()
+    arrays = {"p": np.zeros(SHAPE, np.float16)}
+    for count in (0, 3):
+        watch = Watch(default_opset())
+        watch.begin(graph, arrays, dtype_of)
+        results = {root.output: arrays["p"]}
+        seen = {square: Magnitudes(0.5, flushed=count), root: Magnitudes(0.75, suspicious=True)}
+        watch.chain([square, root], {graph.inputs[0]: arrays["p"]}, seen, results, dtype_of)
+        found = [
+            (item.name, item.kind, item.count, item.elements, item.largest, item.limit)
+            for item in watch.report().findings
+        ]
+        size = SHAPE[0] * SHAPE[1]
+        assert found == [("square", "flushed", 3, size, 0.0, 2.0**-24)] * (count > 0)
 
 
 def test_numbers_that_float32_holds_are_no_overflow_where_inputs_are_gone() -> None:
