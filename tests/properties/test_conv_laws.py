@@ -69,6 +69,18 @@ def test_a_share_loads_the_rows_that_its_windows_touch() -> None:
     assert inside > 10  # whole output rows that begin inside of one
 
 
+def test_a_run_wherever_it_begins_loads_no_more_than_the_whole_map() -> None:
+    """Unpadded maps of few rows: what spans more output rows than there are spans all of them."""
+    short = 0
+    for conv in geometries(400):
+        total = conv.out_h * conv.out_w
+        everything = min(conv.height, len(rows_needed(conv, 0, total, conv.kernel_h)))
+        for length in {total, max(1, total - 1), max(1, total - conv.out_w // 2)}:
+            assert window(conv, length, 1).rows <= everything, (conv, length)
+        short += everything < conv.height
+    assert short > 20
+
+
 def test_no_run_takes_more_room_than_the_longest() -> None:
     random = Random(10)
     for conv in geometries():

@@ -46,6 +46,12 @@ def test_affine_arithmetic_drops_terms_that_cancel() -> None:
     assert plus(times(i, 3), times(i, -3), 5) == Affine(5)
 
 
+def test_rings_of_one_name_are_told_apart_by_number(builder: BlockBuilder) -> None:
+    rings = [builder.ring("r", Pipe.MTE2, Pipe.MTE3, 1, (Buffer.UB, 64)) for _ in range(4)]
+    assert [ring.name for ring in rings] == ["r", "r2", "r3", "r4"]
+    assert [builder.semaphore("s", Pipe.M, Pipe.V, 1) for _ in range(3)] == ["s", "s2", "s3"]
+
+
 def test_slots_follow_all_loops_around(builder: BlockBuilder) -> None:
     ring = builder.ring("r", Pipe.MTE2, Pipe.MTE3, 2, (Buffer.UB, 64))
     with builder.loop("i", 5):
