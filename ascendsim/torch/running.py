@@ -14,7 +14,6 @@ from ascendsim.api.compiling import compile
 from ascendsim.api.running import simulate
 from ascendsim.core.errors import NumericsWarning, OptionWarning
 from ascendsim.core.files import make_folder, write_whole
-from ascendsim.core.threads import products_on
 from ascendsim.frontends.torch.notes import Break, CallNote, Captured
 from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.graph.ir import Array, Node
@@ -26,6 +25,7 @@ from ascendsim.runtime.numerics import Numerics
 from ascendsim.runtime.watch import Watch
 from ascendsim.torch.fx_summary import fx_summary
 from ascendsim.torch.recording import Run, note, note_fallback
+from ascendsim.torch.threads import products_on
 
 VALUES = ("float32", "device", "off")
 MAX_RUNS = 64  # graphs whose results are kept
