@@ -25,7 +25,7 @@ def mmad_cost(mmad: Mmad, soc: SocSpec, megahertz: int) -> Cost:
         CompileError: The Cube has no instruction for the element type.
     """
     cube = soc.cube
-    per_block = cube.hf32_cycles_per_block if mmad.hf32 else cube.cycles_per_block.get(mmad.dtype)
+    per_block = cube.block_cycles(mmad.dtype, mmad.hf32)
     if per_block is None:
         raise CompileError(
             f"mmad of {'float32 cut to HF32' if mmad.hf32 else mmad.dtype}",

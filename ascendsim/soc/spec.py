@@ -31,6 +31,12 @@ class CubeSpec:
     odd_size_penalty: bool  # v100: + (k1 - 2) cycles if k1 > 1 and m1 or n1 is odd
     unit_flag: bool  # FIXPIPE can follow an mmad unit by unit of 512 B
 
+    def block_cycles(self, dtype: str, hf32: bool = False) -> float | None:
+        """Cycles of a block of operands of a type, which may be cut to HF32; None if there is no such
+        instruction.
+        """
+        return self.hf32_cycles_per_block if hf32 else self.cycles_per_block.get(dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class VectorSpec:

@@ -31,9 +31,9 @@ def products_on(threads: int) -> Iterator[None]:
     Threads wait for each other busily, and for the next product too: where others want the cores, or
     products are short, several take far more time than one.
     """
-    known = None if os.environ.get(CHOICE) else libraries()  # empty: OpenBLAS takes all cores then
-    most = max((each["num_threads"] for each in known.info()), default=0) if known is not None else 0
-    if threads >= most:
+    # an empty choice is none: OpenBLAS takes all cores then
+    known = None if os.environ.get(CHOICE) else libraries()
+    if known is None or threads >= max((each["num_threads"] for each in known.info()), default=0):
         yield
         return
     with known.limit(limits=threads):

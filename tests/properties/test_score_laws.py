@@ -44,7 +44,7 @@ from ascendsim.lower.templates.tiling import (
     candidates,
     queue_depths,
 )
-from ascendsim.lower.templates.traffic import Bursts, dram_bytes
+from ascendsim.lower.templates.traffic import bursts_along, dram_bytes
 from ascendsim.machine import run
 from ascendsim.opset.work import Step
 from ascendsim.soc import load
@@ -168,7 +168,7 @@ def test_bursts_of_row_major_operands_cost_what_the_machine_takes(dtype: DType) 
         )  # fmt: skip
         link = cost(load_b, soc, CoreKind.CUBE).link
         assert link is not None
-        bursts = Bursts.of("n", {"n": (tiling.tile_n, product.n)}, rates, dtype.itemsize)
+        bursts = bursts_along(tiling.tile_n, product.n, dtype.itemsize, rates)
         assert link.l2_bytes == pytest.approx(bursts.l2 * load_b.bytes, abs=1)
         assert link.dram_bytes == pytest.approx(bursts.dram * load_b.bytes, abs=1)
         engine, requested = link.port_bytes_per_cycle, link.request_bytes_per_cycle

@@ -161,11 +161,11 @@ def test_short_rows_bring_whole_transactions() -> None:
     """64 columns at 32 B are four transactions of 512 B, 68 columns touch one more than they fill."""
     conv = square(16, 640, 16, 1, 2).conv
     assert conv is not None
-    strip = strip_of(conv, 64)
-    assert strip_waste(strip, 64 * 32) == 1
-    assert strip_waste(strip, 68 * 32) == 6 * 512 / (68 * 32)
-    assert strip_waste(strip, 100) == 1024 / 100
-    assert strip_waste(strip_of(conv, conv.out_w), 100) == 1
+    count = strip_of(conv, 64).count
+    assert strip_waste(count, 64 * 32) == 1
+    assert strip_waste(count, 68 * 32) == 6 * 512 / (68 * 32)
+    assert strip_waste(count, 100) == 1024 / 100
+    assert strip_waste(strip_of(conv, conv.out_w).count, 100) == 1
 
 
 def test_any_convolution_fits_where_few_fractals_do() -> None:

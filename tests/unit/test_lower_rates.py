@@ -12,7 +12,7 @@ from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.even_tiling import cores_of_columns
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.score import score
-from ascendsim.lower.templates.traffic import Bursts, dram_bytes, traffic_of
+from ascendsim.lower.templates.traffic import Bursts, bursts_along, dram_bytes, traffic_of
 from ascendsim.soc import load
 from tests.support.lowering import convolution
 
@@ -168,7 +168,9 @@ def test_bursts_bring_whole_transactions_requests_and_lines() -> None:
     chip = replace(rates("Ascend910B1"), unaligned=1.0, request=32, line=128)
 
     def of(axis: str, size: int, whole: int, itemsize: int = 2, unaligned: float = 1.0) -> Bursts:
-        return Bursts.of(axis, {axis: (size, whole)}, replace(chip, unaligned=unaligned), itemsize)
+        if not axis:  # in blocks, whatever the tile
+            size = whole = 0
+        return bursts_along(size, whole, 32 if axis == "k" else itemsize, replace(chip, unaligned=unaligned))
 
     assert of("", 1, 9) == of("n", 300, 300) == of("n", 300, 299) == Bursts(1.0, 1.0, 1.0)
     assert of("n", 300, 301) == Bursts(1024 / 600, 608 / 600, 640 / 600)

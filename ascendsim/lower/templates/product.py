@@ -292,7 +292,8 @@ def rates_of(soc: SocSpec, dtype: str, convolves: bool = False) -> Rates:
     Raises:
         CompileError: If the Cube has no instruction for the type.
     """
-    if dtype not in soc.cube.cycles_per_block:
+    per_block = soc.cube.block_cycles(dtype, in_hf32(dtype, convolves, soc))
+    if per_block is None:
         known = ", ".join(sorted(soc.cube.cycles_per_block))
         remedy = "export the model in float32 or float16"
         if dtype == "float32":
@@ -329,8 +330,7 @@ def rates_of(soc: SocSpec, dtype: str, convolves: bool = False) -> Rates:
         load3d_head=soc.ports.load3d_head_cycles,
         load3d_rows=soc.ports.load3d_counts_rows,
         mmad_gap=soc.cube.gap_cycles,
-        per_block=(soc.cube.hf32_cycles_per_block if in_hf32(dtype, convolves, soc) else None)
-        or soc.cube.cycles_per_block[dtype],
+        per_block=per_block,
         odd_penalty=soc.cube.odd_size_penalty,
         vector=soc.vector.bytes_per_cycle,
         queue=soc.issue.depth("M"),

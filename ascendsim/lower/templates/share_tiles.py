@@ -139,7 +139,7 @@ def _chunks(
     masks: Numbers,
 ) -> tuple[int, int, int]:
     """Chunks of k for tiles of so many rows and columns: how many there are, blocks of k of a step at most,
-    and bytes of L1 beside what is held. None if nothing fits.
+    and bytes of L1 beside what is held. No chunks if nothing fits.
     """
     conv, k_blocks = product.conv, product.k_blocks
     tile_m, tile_n = tile

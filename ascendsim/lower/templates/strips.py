@@ -90,16 +90,12 @@ def _parts(taps: int) -> tuple[int, ...]:
     return tuple([part for part in range(taps // 2, 0, -1) if taps % part == 0])
 
 
-def strip_waste(strip: Strip, burst: int) -> float:
-    """What the short rows of a strip cost: bytes of whole transactions of DRAM over those of a burst.
+def strip_waste(strips: int, burst: int) -> float:
+    """What the short rows of so many strips of an image cost: bytes of whole transactions of DRAM over those
+    of a burst.
 
     Bursts begin and end anywhere unless they are whole transactions: they touch one more then.
     """
-    return waste_of(strip.count, burst)
-
-
-def waste_of(strips: int, burst: int) -> float:
-    """The same for so many strips of an image."""
     if strips == 1:
         return 1.0
     touched = align(burst, TRANSACTION_BYTES)

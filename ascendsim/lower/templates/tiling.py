@@ -25,7 +25,7 @@ from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import least_cycles
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.score import score
-from ascendsim.lower.templates.share_tiles import BANDS, HOLDS, column_bytes, most_tiles
+from ascendsim.lower.templates.share_tiles import HOLDS, column_bytes
 from ascendsim.lower.templates.strips import Strip, row_parts
 from ascendsim.lower.templates.traffic import Share
 from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
@@ -368,12 +368,6 @@ def queue_depths(queue: int) -> tuple[int, ...]:
     return tuple(
         queue >> halved for halved in range(queue.bit_length()) if not halved or queue >> halved >= QUEUE
     )
-
-
-def bands(product: Product, share_m: int, tile_m: int, hold: str, chunk: int) -> tuple[int, ...]:
-    """Numbers of tiles that one load of A may serve."""
-    most = most_tiles(product, share_m, tile_m, hold, chunk)
-    return tuple([count for count in BANDS if count <= most])
 
 
 def chunk_units(conv: ConvGeometry | None) -> tuple[int, ...]:

@@ -7,7 +7,6 @@ were placed in L2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from ascendsim.core.compilable import compilable
@@ -19,9 +18,8 @@ from ascendsim.core.formats import (
     align,
 )
 from ascendsim.isa.cost_transfer import unaligned_efficiency
-from ascendsim.lower.templates.conv import is_direct
 from ascendsim.lower.templates.product import Product, Rates, held_bytes, way_in
-from ascendsim.lower.templates.strips import waste_of
+from ascendsim.lower.templates.strips import strip_waste
 from ascendsim.opset.work import ConvGeometry
 
 Share = tuple[int, int, int, int]  # what one core takes at most along batch, images, m and n
@@ -92,17 +90,17 @@ def traffic_of(
     core_a *= bursts_a.dram
     core_b *= bursts_b.dram
     mapped, strips = product.mapped, product.strips
-    if conv is not None and mapped and not planes_are_aligned(conv, not product.unfolds, tile_m):
+    if conv is not None and mapped and not aligned_planes(conv, not product.unfolds, tile_m):
         core_a /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
     if conv is not None and strips:
-        core_a *= waste_of(strips, conv.width * BLOCK_BYTES)
+        core_a *= strip_waste(strips, conv.width * BLOCK_BYTES)
     cores = cores_of(product, share)
     extra_in, out = product.extra_bytes, product.result_bytes
     if mapped and tile_m % FRACTAL_ROWS and tile_m < product.m:
         # a channel block of the tile does not end on a 512 B boundary
         out /= unaligned_efficiency(tile_m * BLOCK_BYTES, rates.unaligned)
     if conv is not None and strips:
-        out *= waste_of(strips, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
+        out *= strip_waste(strips, min(tile_m, conv.out_w) * (product.row_item or BLOCK_BYTES))
     from_a, from_b = core_a * cores, core_b * cores
     if not rates.l2_managed:
         from_a, from_b = dram_bytes(product, rates.l2_size, share, tile, hold)
@@ -174,15 +172,10 @@ def dram_bytes(
     return a * again_a, b * again_b
 
 
-def aligned_planes(conv: ConvGeometry, tile_m: int) -> bool:
+def aligned_planes(conv: ConvGeometry, direct: bool, tile_m: int) -> bool:
     """Whether every burst of a map's tile starts on a 512 B boundary: channel blocks are whole transactions
-    apart, and so are tiles.
+    apart, and so are tiles. `direct`: the map needs no unfolding.
     """
-    return planes_are_aligned(conv, is_direct(conv), tile_m)
-
-
-def planes_are_aligned(conv: ConvGeometry, direct: bool, tile_m: int) -> bool:
-    """The same where it is known whether the map needs no unfolding."""
     plane = conv.height * conv.width
     step = tile_m if direct else conv.width * conv.stride_h * max(1, tile_m // conv.out_w)
     return plane % FRACTAL_ROWS == 0 and (step % FRACTAL_ROWS == 0 or step >= plane)
@@ -199,15 +192,9 @@ class Bursts(NamedTuple):
         requests: Whole lines for each byte, where a core holds so many requests at a time.
     """
 
-    dram: float = 1.0
-    l2: float = 1.0
-    requests: float = 1.0
-
-    @classmethod
-    def of(cls, axis: str, reach: Mapping[str, tuple[int, int]], rates: Rates, itemsize: int) -> Bursts:
-        """Those along an axis, "" for operands in blocks; `reach` has the size of a tile and of the whole."""
-        size, whole = reach[axis] if axis else (0, 0)
-        return _bursts(size, whole, BLOCK_BYTES if axis == "k" else itemsize, rates)
+    dram: float
+    l2: float
+    requests: float
 
 
 def bursts_of(product: Product, rates: Rates, axis: str, tile: tuple[int, int], run: int) -> Bursts:
@@ -215,14 +202,14 @@ def bursts_of(product: Product, rates: Rates, axis: str, tile: tuple[int, int], 
     transfer so many blocks of k.
     """
     if axis == "m":
-        return _bursts(tile[0], product.m, product.itemsize, rates)
+        return bursts_along(tile[0], product.m, product.itemsize, rates)
     if axis == "n":
-        return _bursts(tile[1], product.n, product.itemsize, rates)
-    return _bursts(run if axis else 0, product.k_blocks if axis else 0, BLOCK_BYTES, rates)
+        return bursts_along(tile[1], product.n, product.itemsize, rates)
+    return bursts_along(run if axis else 0, product.k_blocks if axis else 0, BLOCK_BYTES, rates)
 
 
-def _bursts(size: int, whole: int, each: int, rates: Rates) -> Bursts:
-    """Bursts of so many elements (or blocks) of so many bytes each."""
+def bursts_along(size: int, whole: int, each: int, rates: Rates) -> Bursts:
+    """Bursts of so many elements (or blocks) of so many bytes each, of an axis that has so many."""
     if size >= whole:
         return Bursts(1.0, 1.0, 1.0)
     burst = size * each
