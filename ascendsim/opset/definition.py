@@ -86,7 +86,7 @@ class InferContext:
 
     def set(self, index: int, dtype: DType, shape: Shape | None) -> None:
         """Sets type and shape of an output (outputs that the model left out are skipped)."""
-        if 0 <= index < len(self.node.outputs):  # ports count from the front, as those of inputs do
+        if index < len(self.node.outputs):
             tensor = self.node.outputs[index]
             tensor.origin_dtype = tensor.dtype = dtype
             tensor.shape = shape

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.core import threads
 from ascendsim.runtime import evaluate
-from ascendsim.torch import running
+from ascendsim.torch import running, threads
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
@@ -264,25 +263,27 @@ def test_device_values_train_too():
 
 def test_short_products_run_on_one_thread_and_long_ones_on_those_of_pytorch(monkeypatch):
     """What NumPy may use while a graph's values are computed; afterwards it may use all again."""
-    openblas = threads.library()
-    if openblas is None:
-        pytest.skip("NumPy has another library than OpenBLAS")
+    openblas = threads.libraries()
+    if openblas is None or not openblas.info():
+        pytest.skip("threadpoolctl is absent, or NumPy has another library than OpenBLAS")
     monkeypatch.delenv(threads.CHOICE, raising=False)
-    before, mine, seen = openblas.tell(), torch.get_num_threads(), []
+    mine, seen = torch.get_num_threads(), []
+
+    def used():
+        return max(each["num_threads"] for each in openblas.info())
 
     def noting(*args, **options):
-        seen.append(openblas.tell())
+        seen.append(used())
         return evaluate(*args, **options)
 
     monkeypatch.setattr(running, "evaluate", noting)
     weight = torch.rand(2048, 2048)
-    openblas.choose(4)
     torch.set_num_threads(2)
     try:
-        for rows in (8, 64):  # 34 and 268 million multiplications
-            compiled(lambda x: x @ weight)(torch.rand(rows, 2048))
-            assert openblas.tell() == 4
+        with openblas.limit(limits=4):
+            for rows in (8, 64):  # 34 and 268 million multiplications
+                compiled(lambda x: x @ weight)(torch.rand(rows, 2048))
+                assert used() == 4
     finally:
         torch.set_num_threads(mine)
-        openblas.choose(before)
     assert seen == [1, 2]
