@@ -86,6 +86,7 @@ def measure(table: Sequence[Row], runs: int) -> None:
     """Runs every row once for its bytecode, then `runs` times in turns."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "OPENBLAS_NUM_THREADS": "1"}
+        environment["ASCENDSIM_CACHE"] = "off"  # as a user's first run of a network
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for turn in range(runs + 1):
             for row in table:

@@ -25,6 +25,7 @@ settings.load_profile(os.environ.get("ASCENDSIM_TEST_PROFILE", "quick"))
 
 # Results do not depend on what else is installed; tests of plugins say what is.
 os.environ["ASCENDSIM_PLUGINS"] = "off"
+os.environ["ASCENDSIM_CACHE"] = "off"  # every test finds its tilings itself
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,11 +1,12 @@
-"""Times tilings on the machine for `lower.tiling_search`, and keeps what was found for every chip of a
-process.
+"""Times tilings on the machine for `lower.tiling_search`, and keeps what was found for every chip: in the
+process, and on disk for those that follow (`tiling_store`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
+from ascendsim.compiler.tiling_store import TilingStore, cache_folder
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import accesses_of, task_of
@@ -29,7 +30,9 @@ def tiling_search(soc: SocSpec) -> TilingSearch:
     if figures not in _searches:
         if len(_searches) >= MOST_CHIPS:
             del _searches[next(iter(_searches))]
-        _searches[figures] = TilingSearch(timer_of(soc), alone_on(soc))
+        folder = cache_folder()
+        store = TilingStore(folder / "tilings", figures) if folder is not None else None
+        _searches[figures] = TilingSearch(timer_of(soc), alone_on(soc), store)
     return _searches[figures]
 
 

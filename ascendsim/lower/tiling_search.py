@@ -36,6 +36,16 @@ class Timer(Protocol):
         ...
 
 
+class Store(Protocol):
+    """What keeps choices longer than a process lives."""
+
+    def get(self, work: Hashable) -> int | None:
+        """The choice for work; None if it is not known."""
+
+    def put(self, work: Hashable, choice: int) -> None:
+        """Keeps a choice."""
+
+
 class TilingSearch:
     """Finds the quickest option for work of one chip.
 
@@ -43,10 +53,16 @@ class TilingSearch:
         timer: Of that chip.
         alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed
             for ways.
+        store: Knows choices of other processes; None = each process finds them itself.
     """
 
-    def __init__(self, timer: Timer, alone: Callable[[Sequence[Stage]], int] | None = None) -> None:
-        self._timer, self._alone = timer, alone
+    def __init__(
+        self,
+        timer: Timer,
+        alone: Callable[[Sequence[Stage]], int] | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self._timer, self._alone, self._store = timer, alone, store
         self._known: dict[Hashable, int] = {}
 
     def choose(self, work: Tiled, options: Options) -> int:
@@ -58,24 +74,30 @@ class TilingSearch:
         """
         if len(options) == 1:
             return 0
-        key = anonymous(work)
-        if key not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[key] = self._quickest(options, weights_of(work))
-        return self._known[key]
+        return self._remembered(
+            anonymous(work), len(options), lambda: self._quickest(options, weights_of(work))
+        )
 
     def choose_way(self, work: WorkChoice, ways: Ways) -> int:
         """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without
         a program are left out.
         """
-        if self._alone is None:
+        alone = self._alone
+        if alone is None:
             return 0
-        key = anonymous(work)
+        return self._remembered(anonymous(work), len(ways), lambda: quickest(ways, alone))
+
+    def _remembered(self, key: Hashable, count: int, find: Callable[[], int]) -> int:
+        """What is known of work, or found now; `count` choices it has."""
         if key not in self._known:
             if len(self._known) >= MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            self._known[key] = quickest(ways, self._alone)
+            stored = self._store.get(key) if self._store is not None else None
+            if stored is None or stored >= count:
+                stored = find()
+                if self._store is not None:
+                    self._store.put(key, stored)
+            self._known[key] = stored
         return self._known[key]
 
     def _quickest(self, options: Options, weights: Collection[str]) -> int:
