@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         mine = [timing for timing in timings if timing.row.group == group]
         if mine:
             _print(group, mine, args.worst)
+    _print_far(timings)
     _print_left(left, args.left_out)
     tables = [Path(args.csv)] if args.csv else []
     if args.output is not None:
@@ -114,6 +115,23 @@ def _print(group: str, timings: Sequence[Timing], count: int) -> None:
     ]
     print_table(("operator", "inputs", "measured us", "simulated us", "error %", "line"), listed)
     print()
+
+
+def _print_far(timings: Sequence[Timing]) -> None:
+    from ascendsim.validate.operator_reasons import FAR, far_off
+
+    rows = [
+        (
+            str(len(found)),
+            ", ".join(sorted({timing.row.group for timing in found})),
+            ", ".join(sorted({timing.row.op_type for timing in found})),
+            reason,
+        )
+        for reason, found in sorted(far_off(timings).items(), key=lambda item: -len(item[1]))
+    ]
+    if rows:
+        print_table(("rows", "chips", "operators", f"off by more than a factor of {FAR:.0f} because"), rows)
+        print()
 
 
 def _print_left(left: Sequence[LeftOut], every: bool) -> None:
