@@ -59,8 +59,8 @@ class Selector:
         if kernel:
             groups.append(self._of_kernel(mutant))
         elif fresh:
-            groups += [self._named(mutant), self._speaking_of(bound or "")]
-            groups += [self._using(mutant, bound or ""), self._of_module(mutant.path)]
+            groups += [self._within(mutant), self._named(mutant), self._speaking_of(bound or "")]
+            groups += [self._using(mutant.path, bound or ""), self._of_module(mutant.path)]
         return Choice([*self._within_budget(groups, fresh), *self.extra], fresh)
 
     def text(self, path: str) -> str:
@@ -95,35 +95,50 @@ class Selector:
             left -= seconds
         return list(chosen)
 
+    def _within(self, mutant: Mutant) -> set[str]:
+        """Tests that run the body of the function whose defaults the line holds, or what it makes."""
+        text = self.text(mutant.path)
+        lines: set[int] = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line < node.body[0].lineno:
+                lines |= set(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
+        return self.calls.covering(mutant.path, text, sorted(lines)) - {IMPORT}
+
     def _named(self, mutant: Mutant) -> set[str]:
         """Tests that have a text of the line in their name, as those of operators do."""
         words = {word.lower() for word in re.findall(r"[\"'](\w{4,})[\"']", mutant.original)}
         return {test for test in self.calls.tests if any(word in test.lower() for word in words)}
 
     def _speaking_of(self, name: str) -> set[str]:
-        """Tests of the files that hold a name of module level."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        files = {file for file, text in self.test_files.items() if name and word.search(text)}
+        """Tests of the files whose code mentions a name of module level."""
+        files = {file for file, names in self.test_files.items() if name in names}
         return {test for test in self.calls.tests if test.split("::")[0] in files}
 
     def _of_module(self, path: str) -> set[str]:
         text = self.text(path)
         return self.calls.covering(path, text, range(1, text.count("\n") + 2)) - {IMPORT}
 
-    def _using(self, mutant: Mutant, name: str) -> set[str]:
-        """Tests that run functions in which a name of module level occurs, in this file and in those that
-        import it.
+    def _using(self, path: str, name: str) -> set[str]:
+        """Tests that run functions in which a name of module level occurs, in its file and in those that
+        import it; where a table or another statement of module level holds it, also those of that one's name.
         """
-        if not name:
-            return set()
-        module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
-        word = re.compile(rf"\b{re.escape(name)}\b")
         found: set[str] = set()
-        for path in self.sources:
-            text = self.text(path)
-            if path == mutant.path or (module in text and word.search(text)):
-                lines = [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
-                found |= self.calls.covering(path, text, lines)
+        waiting, seen = [(path, name)] if name else [], set()
+        while waiting:
+            path, name = place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+            parent, _, own = module.rpartition(".")
+            imported = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import[^)]*\b{own}\b")
+            word = re.compile(rf"\b{re.escape(name)}\b")
+            for file in self.sources:
+                text = self.text(file)
+                if word.search(text) and (file == path or imported.search(text)):
+                    lines = [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
+                    found |= self.calls.covering(file, text, lines)
+                    waiting += [(file, other) for other in _bound_with(text, lines)]
         return found - {IMPORT}
 
     @cached_property
@@ -134,10 +149,12 @@ class Selector:
         ]
 
     @cached_property
-    def test_files(self) -> dict[str, str]:
-        """Text of each test file."""
-        files = sorted((self.root / "tests").rglob("test_*.py"))
-        return {path.relative_to(self.root).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    def test_files(self) -> dict[str, set[str]]:
+        """Names in the code of each test file."""
+        return {
+            path.relative_to(self.root).as_posix(): _names_in(path.read_text(encoding="utf-8"))
+            for path in sorted((self.root / "tests").rglob("test_*.py"))
+        }
 
     @cached_property
     def kernel_callers(self) -> dict[str, set[str]]:
@@ -188,6 +205,31 @@ class Selector:
                 if test.split("::")[0] in files or test.startswith(mutant.path)
             }
         ) - {IMPORT}
+
+
+def _names_in(text: str) -> set[str]:
+    """Names that a module imports, reads or asks of an object."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+    return found
+
+
+def _bound_with(text: str, lines: list[int]) -> set[str]:
+    """Names that statements of module level over some lines bind."""
+    return {
+        target.id
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and any(node.lineno <= line <= (node.end_lineno or 0) for line in lines)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id != "__all__"
+    }
 
 
 def _lines_with(text: str, names: set[str]) -> set[int]:
