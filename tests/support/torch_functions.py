@@ -171,12 +171,10 @@ def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "nll_image": F.nll_loss(F.log_softmax(image, 1), (image[:, 0] > 0).long(), reduction="none"),
         "mse": F.mse_loss(a, b),
         "scalar": a[0, 0, 0].squeeze() + torch.tensor(2.0),
-        **corners(a, b, image, rows),
-        **arguments(a, b, image, heads, rows),
     }
 
 
-def corners(a: Tensor, b: Tensor, image: Tensor, rows: Tensor) -> dict[str, Tensor]:
+def corners(a: Tensor, b: Tensor, image: Tensor, _heads: Tensor, rows: Tensor) -> dict[str, Tensor]:
     """Numbers instead of lists, axes that stay, arguments that say nothing or are seldom given."""
     return {
         "softmax_number": F.softmax(a[0, 0, 0], 0),
