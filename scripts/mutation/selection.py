@@ -59,7 +59,7 @@ class Selector:
         if kernel:
             groups.append(self._of_kernel(mutant))
         elif fresh:
-            groups += [self._within(mutant), self._named(mutant), self._speaking_of(bound or "")]
+            groups += [self._within(mutant), self._speaking_of(mutant.path, bound or ""), self._named(mutant)]
             groups += [self._using(mutant.path, bound or ""), self._of_module(mutant.path)]
         return Choice([*self._within_budget(groups, fresh), *self.extra], fresh)
 
@@ -107,11 +107,15 @@ class Selector:
     def _named(self, mutant: Mutant) -> set[str]:
         """Tests that have a text of the line in their name, as those of operators do."""
         words = {word.lower() for word in re.findall(r"[\"'](\w{4,})[\"']", mutant.original)}
-        return {test for test in self.calls.tests if any(word in test.lower() for word in words)}
+        whole = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(sorted(words))})(?![a-z0-9])") if words else None
+        return {test for test in self.calls.tests if whole is not None and whole.search(test.lower())}
 
-    def _speaking_of(self, name: str) -> set[str]:
-        """Tests of the files whose code mentions a name of module level."""
-        files = {file for file, names in self.test_files.items() if name in names}
+    def _speaking_of(self, path: str, name: str) -> set[str]:
+        """Tests of the files that have to do with a module and mention a name of its level."""
+        imported = _importing(path)
+        files = {
+            file for file, (text, names) in self.test_files.items() if name in names and imported.search(text)
+        }
         return {test for test in self.calls.tests if test.split("::")[0] in files}
 
     def _of_module(self, path: str) -> set[str]:
@@ -129,9 +133,7 @@ class Selector:
             if place in seen:
                 continue
             seen.add(place)
-            module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
-            parent, _, own = module.rpartition(".")
-            imported = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import[^)]*\b{own}\b")
+            imported = _importing(path)
             word = re.compile(rf"\b{re.escape(name)}\b")
             for file in self.sources:
                 text = self.text(file)
@@ -149,12 +151,11 @@ class Selector:
         ]
 
     @cached_property
-    def test_files(self) -> dict[str, set[str]]:
-        """Names in the code of each test file."""
-        return {
-            path.relative_to(self.root).as_posix(): _names_in(path.read_text(encoding="utf-8"))
-            for path in sorted((self.root / "tests").rglob("test_*.py"))
-        }
+    def test_files(self) -> dict[str, tuple[str, set[str]]]:
+        """Text of each test file, and the names in its code."""
+        files = sorted((self.root / "tests").rglob("test_*.py"))
+        texts = {path.relative_to(self.root).as_posix(): path.read_text(encoding="utf-8") for path in files}
+        return {name: (text, _names_in(text)) for name, text in texts.items()}
 
     @cached_property
     def kernel_callers(self) -> dict[str, set[str]]:
@@ -205,6 +206,13 @@ class Selector:
                 if test.split("::")[0] in files or test.startswith(mutant.path)
             }
         ) - {IMPORT}
+
+
+def _importing(path: str) -> re.Pattern[str]:
+    """What stands in files that import a module."""
+    module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+    parent, _, own = module.rpartition(".")
+    return re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import[^)]*\b{own}\b")
 
 
 def _names_in(text: str) -> set[str]:
