@@ -56,7 +56,8 @@ FORMS: dict[str, Any] = {
     "Clip 10": one("Clip", (2, 3), 10, min=-0.5, max=0.25),
     "Clip 11": one("Clip", (2, 3), 11, "y", "l", {"l": np.float32(-0.5)}),
     "TopK 9": model(
-        [node("TopK", "x", "v i", k=3), node("Cast", "i", "f", to=1)], [value("x", (3, 8))], ["v", "f"], opset=9
+        [node("TopK", "x", "v i", k=3), node("Cast", "i", "f", to=1)], [value("x", (3, 8))], ["v", "f"],
+        opset=9,
     ),
     "Upsample 8": one("Upsample", (1, 2, 4, 6), 8, scales=[1.0, 1.0, 2.0, 1.5]),
     "Upsample 9": one("Upsample", (1, 2, 4, 6), 9, "y", "s", SCALES, mode="linear"),
