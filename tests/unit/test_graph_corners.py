@@ -265,3 +265,105 @@ def test_values_of_an_open_size_are_not_written_out() -> None:
     graph.tensors["w"].shape = (None,)
     assert "[1.0, 2.0]" not in to_text(graph)
     assert "%w: float32[?]" in to_text(graph)
+
+
+def nested(depth: int) -> Graph:
+    """A graph with so many graphs inside each other."""
+    graph = Graph("outermost")
+    inner = graph
+    for level in range(depth):
+        x = inner.add_input(f"x{level}", DType.BOOL, ())
+        body = Graph(f"body{level}")
+        inner.outputs.append(inner.add_node("If", [x], then_branch=body).output)
+        inner = body
+    inner.outputs.append(inner.add_input("last", DType.BOOL, ()))
+    return graph
+
+
+@pytest.mark.parametrize(("depth", "fits"), [(1, True), (32, True), (33, False)])
+def test_graphs_lie_in_each_other_32_deep(depth: int, fits: bool) -> None:
+    if fits:
+        verify(nested(depth))
+        return
+    with pytest.raises(GraphError, match="must not nest deeper than 32"):
+        verify(nested(depth))
+
+
+@pytest.mark.parametrize(("depth", "fits"), [(32, True), (33, False)])
+def test_texts_of_graphs_lie_in_each_other_32_deep(depth: int, fits: bool) -> None:
+    text = to_text(nested(depth))
+    if fits:
+        assert to_text(parse_text(text)) == text
+        return
+    with pytest.raises(GraphError, match="must not nest deeper than 32 graphs"):
+        parse_text(text)
+
+
+def test_an_empty_graph_has_no_output() -> None:
+    with pytest.raises(GraphError, match="graph 'nothing' must have an output"):
+        verify(Graph("nothing"))
+    graph = Graph("constant")
+    graph.outputs.append(graph.add_constant("c", np.zeros(1, np.float32)))
+    verify(graph)
+
+
+@pytest.mark.parametrize(("count", "named"), [(8, 8), (9, 8)])
+def test_a_cycle_names_up_to_8_nodes(count: int, named: int) -> None:
+    graph = Graph("round")
+    x = graph.add_input("x", DType.FLOAT32, (1,))
+    nodes = [graph.add_node("Add", [x, x], name=f"n{number}") for number in range(count)]
+    for one, following in zip(nodes, [*nodes[1:], nodes[0]], strict=True):
+        following.set_input(1, one.output)
+    names = ", ".join(f"n{number}" for number in range(named))
+    with pytest.raises(GraphError, match=f"has a cycle through nodes {names};"):
+        graph.topological()
+
+
+def test_an_order_holds_every_node_once() -> None:
+    graph = good()
+    add, relu = graph.node("add"), graph.node("relu")
+    for order in ([add], [add, relu, relu], [add, good().node("relu")], []):
+        with pytest.raises(
+            GraphError, match=f"can only be reordered with all of its nodes, not {len(order)} of 2"
+        ):
+            graph.reorder(order)
+    graph.reorder([relu, add])
+    assert graph.nodes == (relu, add)
+    assert graph.topological() == [add, relu]
+
+
+def test_names_of_tensors_that_are_read_before_they_are_made() -> None:
+    """Nodes of a text are connected when it and the graphs around it are complete."""
+    text = (
+        "graph g { input %c: bool[] input %x: float32[2] "
+        "if: %y: float32[2] = If(%c) {then_branch = graph t { n: %a: float32[2] = Neg(%later) output %a }, "
+        "else_branch = graph e { output %later m: %later: float32[2] = Abs(%x) }} "
+        "late: %later: float32[2] = Relu(%x) output %y }"
+    )
+    try:
+        graph = parse_text(text)
+    except GraphError as error:
+        pytest.fail(str(error))
+    inner = dict(graph.node("if").subgraphs)
+    assert inner["then_branch"].node("n").input(0) is graph.tensors["later"]
+    assert inner["else_branch"].outputs[0] is inner["else_branch"].tensors["later"]
+    with pytest.raises(GraphError, match="later"):
+        parse_text(text.replace("late: %later: float32[2] = Relu(%x) ", ""))
+
+
+def test_an_output_of_nothing_has_no_source() -> None:
+    graph = Graph("hollow")
+    graph.outputs.append(graph.add_tensor(Tensor("t", DType.FLOAT32, (1,))))
+    with pytest.raises(GraphError, match="tensor 't' has no source"):
+        verify(graph)
+
+
+def test_additions_are_counted_from_none() -> None:
+    graph = Graph("g")
+    assert graph.additions == 0
+    first = graph.add_node("RandomNormal", [])
+    assert (graph.additions, graph.added_since(0), graph.added_since(1)) == (1, [first], [])
+    graph.remove_node(first)
+    assert (graph.additions, graph.added_since(0)) == (1, [])
+    second = graph.add_node("RandomNormal", [])
+    assert (graph.additions, graph.added_since(1)) == (2, [second])
