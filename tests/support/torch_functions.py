@@ -351,6 +351,7 @@ def arguments(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "compared_integers": rows != 2,
         "compared_to_integer": a > 1,
         "compared_le": rows <= 1.5,
+        "compared_ge": rows >= 0.5,
         "addcmul_bare": torch.addcmul(a, b, b),
         "addcdiv_bare": torch.addcdiv(a, b, a.abs() + 0.1),
         "lerp_by_tensor": torch.lerp(a, b, a.sigmoid()),
@@ -483,5 +484,7 @@ DIFFERENTIABLE = {
     "threshold_low": lambda a: F.threshold(a, -0.3, 2.0),
     "softplus_bare": lambda a: F.softplus(a * 3),
     "hardtanh_bare": lambda a: F.hardtanh(a),
+    "dropout_of_nothing": lambda a: F.dropout(a, 0.0, training=True),
+    "dropout_at_rest": lambda a: torch.ops.aten.native_dropout(a, 0.5, False)[0] * B,
     "embedding_many": lambda a: F.embedding(torch.tensor([[1, 1], [2, 1]]), a[1]),
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from tests.support.evaluate import evaluate
@@ -218,3 +218,12 @@ def test_sizes_that_are_open_stay_open(tmp_path: Path) -> None:
     graph = read(tmp_path, model)
     assert [(tensor.shape or ())[1:] for tensor in (*graph.inputs, *graph.outputs)] == [(4,), (4,)]
     assert not any(tensor.is_static for tensor in (*graph.inputs, *graph.outputs))
+
+
+@pytest.mark.parametrize("scope", ["Default/layer-op0", ""])
+def test_unknown_primitives_are_named_by_their_place(tmp_path: Path, scope: str) -> None:
+    model = network("NobodyKnows", [ROWS], [ROWS])
+    model.graph.node[-1].domain = scope
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        read(tmp_path, model)
+    assert list(caught.value.operators) == [("mindspore::NobodyKnows", scope or "net:made")]

@@ -352,3 +352,50 @@ def test_weights_of_2_gib_do_not_fit_one_file(surplus: int, fits: bool) -> None:
         export_onnx(b.build())
     assert ("must have less than 2 GiB" in str(caught.value)) is not fits
     assert isinstance(caught.value, asim.AscendSimError)
+
+
+# ---- functions of a file
+
+
+def clipped(call: str, *, extra: int = 0) -> onnx.ModelProto:
+    """A function with parameters that a call may leave out, behind one that hands them on."""
+    names = ["a", "low", "high"]
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    inner = helper.make_function("local", "Inner", names, ["b"], [node("Clip", "a low high", "b")], opsets)
+    outer = helper.make_function(
+        "local",
+        "Outer",
+        names,
+        ["d"],
+        [node("Inner", "a low high", "c", domain="local"), node("Neg", "c", "d")],
+        opsets,
+    )
+    held = {"l": np.float32(-0.5), "h": np.float32(0.25), "e": np.float32(0)}
+    nodes = [
+        helper.make_node("Outer", [*call.split(","), *["e"] * extra], ["y"], domain="local", name="call")
+    ]
+    return model(nodes, [value("x", (7,))], ["y"], held, functions=[inner, outer], domains=[("local", 1)])
+
+
+@pytest.mark.parametrize(
+    ("call", "low", "high"),
+    [
+        ("x,l,h", -0.5, 0.25),
+        ("x,l", -0.5, np.inf),
+        ("x,,h", -np.inf, 0.25),
+        ("x,,", -np.inf, np.inf),
+        ("x", -np.inf, np.inf),
+    ],
+)
+def test_parameters_that_a_call_leaves_out_are_left_out_inside(call: str, low: float, high: float) -> None:
+    graph = loaded(clipped(call))
+    x = np.linspace(-1, 1, 7, dtype=np.float32)
+    np.testing.assert_array_equal(run(graph, x)[0], -np.clip(x, low, high))
+    assert not any(node_.domain for node_ in graph.nodes)
+
+
+def test_a_call_has_no_more_inputs_than_its_function() -> None:
+    with pytest.raises(
+        GraphError, match="node 'call' .* takes at most the 3 of its function as inputs, not 4"
+    ):
+        loaded(clipped("x,l,h", extra=1))
