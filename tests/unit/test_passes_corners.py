@@ -16,7 +16,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.core.formats import Format
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.copying import copy_graph
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.engine.infer_shape import _merged
 from ascendsim.passes.fusion.engine import run_rules
@@ -25,6 +25,7 @@ from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_split_concat import RULES as SPLIT_CONV
 from ascendsim.passes.fusion.rules.conv.fixpipe_conv import RULES as FIXPIPE
 from ascendsim.passes.fusion.rules.normalise.softmax import RULES as SOFTMAX
+from ascendsim.passes.layout.formats import _broadcasts
 from ascendsim.passes.levers import LeverContext, find_sites
 from ascendsim.passes.levers.attention_pattern import AttentionPattern
 from ascendsim.passes.levers.channel_groups import Kind, kind_of
@@ -408,3 +409,72 @@ def test_a_kept_operator_is_one_that_is_named_or_stands_for_one() -> None:
     ):
         assert held.holds(node, OPSET) is keeps
         assert bool(held) is (held != KeepList())
+
+
+# ---- what lies alike in blocks
+
+NC, NZ = Format.NC1HWC0, Format.FRACTAL_NZ
+BLOCKS = (2, 32, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "constant", "format", "fits"),
+    [
+        (BLOCKS, BLOCKS, False, NC, True),
+        (BLOCKS, (1, 32, 1, 1), False, NC, True),
+        (BLOCKS, (2, 32, 1, 1), False, NC, True),
+        (BLOCKS, (1, 32, 5, 6), False, NC, True),
+        (BLOCKS, (1, 32, 1, 6), False, NC, False),
+        (BLOCKS, (1, 32, 5, 1), False, NC, False),
+        (BLOCKS, (2, 1, 5, 6), False, NC, False),
+        (BLOCKS, (1, 1, 1, 1), False, NC, True),
+        (BLOCKS, (32, 1, 1), False, NC, False),
+        (BLOCKS, (32, 1, 1), True, NC, True),
+        (BLOCKS, (32, 5, 6), True, NC, True),
+        (BLOCKS, (5, 6), True, NC, False),
+        (BLOCKS, (), True, NC, True),
+        (BLOCKS, (3, 32, 1, 1), True, NC, False),
+        ((3, 32, 48), (3, 32, 48), False, NZ, True),
+        ((3, 32, 48), (1, 32, 48), False, NZ, True),
+        ((3, 32, 48), (3, 1, 48), False, NZ, False),
+        ((3, 32, 48), (3, 32, 1), False, NZ, False),
+        ((3, 32, 48), (32, 48), False, NZ, False),
+        ((3, 32, 48), (48,), True, NZ, True),
+        ((3, 32, 48), (1, 48), True, NZ, True),
+        ((3, 32, 48), (32, 48), True, NZ, False),
+        ((3, 32, 48), (32, 1), True, NZ, False),
+        ((3, 32, 48), (1,), True, NZ, True),
+    ],
+)
+def test_operands_that_meet_block_by_block(
+    shape: tuple[int, ...], own: tuple[int, ...], constant: bool, format: Format, fits: bool
+) -> None:
+    tensor = Tensor("t", DType.FLOAT16, own)
+    if constant:
+        tensor.constant = Constant(absent_because="not asked for")
+    assert _broadcasts(tensor, shape, format) is fits
+
+
+@pytest.mark.parametrize(
+    ("computed", "loaded", "absent", "left"),
+    [
+        (False, False, False, 1),
+        (False, True, False, 1),
+        (True, True, False, 1),
+        (True, False, False, 2),  # they would be computed for this alone
+        (False, False, True, 2),
+    ],
+)
+def test_equal_constants_become_one_where_their_values_are_at_hand(
+    computed: bool, loaded: bool, absent: bool, left: int
+) -> None:
+    b = new_builder()
+    for number in range(2):
+        held = Constant(loader=lambda: np.arange(4, dtype=np.float32), computed=computed)
+        held = Constant(absent_because="left out") if absent else held
+        if loaded:
+            held.array()
+        tensor = b.graph.add_tensor(Tensor(f"w{number}", DType.FLOAT32, (4,), constant=held))
+        b.output(b.op("Neg", tensor), f"y{number}")
+    after = asim.optimize(b.build(), passes=["RemoveSameConstPass"]).graph
+    assert len(list(after.constants)) == left

@@ -210,3 +210,45 @@ def test_a_model_that_fails_is_said() -> None:
 
     with pytest.raises(InputError, match="the model cannot be run.*TorchRuntimeError"):
         operators_of(Calls(fails), [torch.ones(2, 3)])
+
+
+# ---- inputs and results that are no tensors
+
+
+def test_numbers_and_nothing_may_be_given_and_returned() -> None:
+    def call(x: Any, count: int, mode: str, nothing: Any, flag: bool) -> Any:
+        y = x * count if flag and mode == "times" else x
+        return {"y": y, "nothing": nothing, "twice": (y, x)}
+
+    graph = asim.from_torch(Calls(call), (X, 3, "times", None, True))
+    assert len(graph.inputs) == 1
+    found = evaluate(graph, default_opset(), {graph.inputs[0].name: X.numpy()})
+    assert [tensor.name for tensor in graph.outputs] == ["y", "twice.0", "twice.1"]
+    for one, other in zip(found, (X * 3, X * 3, X), strict=True):
+        np.testing.assert_array_equal(one, other.numpy())
+
+
+def test_buffers_that_change_are_results_of_their_own() -> None:
+    class Counter(torch.nn.Module):
+        """Counts its calls, and holds a table and a number that never change."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.register_buffer("table", torch.arange(4.0))
+            self.weight = torch.nn.Parameter(torch.ones(4))
+            self.again = self.weight
+
+        def forward(self, x: Any) -> Any:
+            self.calls.add_(1)
+            return x * self.weight + self.again * self.table
+
+    graph = asim.from_torch(Counter(), X)
+    names = [tensor.name for tensor in graph.outputs]
+    assert sorted(names) == ["calls.updated", "output"]
+    found = dict(zip(names, evaluate(graph, default_opset(), {graph.inputs[0].name: X.numpy()}), strict=True))
+    np.testing.assert_array_equal(found["output"], X.numpy() + np.arange(4, dtype=np.float32))
+    assert found["calls.updated"] == 1
+    held = {tensor.name for tensor in graph.constants}
+    assert {"weight", "table"} <= held
+    assert "again" not in held
