@@ -3,9 +3,9 @@ of pytest-xdist.
 
 Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test
 run; the empty context is what runs when the project's modules are imported. What test files run while they
-are collected belongs to no test: graphs that they build then are made by code as it is. Results of functions that
-are cached are forgotten before each test, so that each test that needs one is seen to run it; but not what
-collecting the tests has left in a cache, which is there in the forks of `mutation.runner` as well.
+are collected belongs to no test: graphs that they build then are made by code as it is. Results of functions
+that are cached are forgotten before each test, so that each test that needs one is seen to run it; but not
+what collecting the tests has left in a cache, which is there in the forks of `mutation.runner` as well.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 
 from mutation.callmap import IGNORED, IMPORT, CallMap
 from mutation.mutants import Mutant
@@ -53,7 +54,7 @@ class Selector:
         seen = self.calls.covering(mutant.path, text, lines)
         bound = _import_time(ast.parse(text), mutant)
         kernel = mutant.path.startswith(KERNELS)
-        fresh = kernel or bound is not None or IMPORT in seen
+        fresh = kernel or bound is not None or IMPORT in seen or _closes_over_less(text, mutant)
         seen.discard(IMPORT)
         groups = [seen]
         if kernel:
@@ -278,6 +279,23 @@ def _import_time(tree: ast.Module, mutant: Mutant) -> str | None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             return name or (target.id if isinstance(target, ast.Name) else "")
         return name
+
+
+def _closes_over_less(text: str, mutant: Mutant) -> bool:
+    """Whether a function no longer needs a variable of the function around it: one that exists cannot be
+    given such code.
+    """
+    before, after = (_free_variables(compile(one, mutant.path, "exec")) for one in (text, mutant.apply(text)))
+    return any(after.get(place, names) != names for place, names in before.items())
+
+
+def _free_variables(code: CodeType) -> dict[tuple[str, int], int]:
+    """How many variables of other functions each function reads, by its name and first line."""
+    found = {(code.co_qualname, code.co_firstlineno): len(code.co_freevars)}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _free_variables(constant)
+    return found
 
 
 def _in_header(node: ast.FunctionDef, line: int) -> bool:

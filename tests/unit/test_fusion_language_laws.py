@@ -459,3 +459,80 @@ def embedded(
 )
 def test_queries_and_keys_of_onnx(options: dict[str, Any], reason: str | None) -> None:
     assert outcome(RULES["RotaryEmbeddingFusionPass"], lambda b: embedded(b, **options)) == reason
+
+
+def test_each_layers_queries_and_keys_are_a_pair() -> None:
+    """A pair stands as long as both do, whatever became of another one."""
+
+    def body(b: GraphBuilder) -> Any:
+        results = pair(b)
+        shared = [b.graph.tensors[name] for name in ("cos", "sin")]
+        for number in range(2):
+            results += [
+                b.op(
+                    "RotaryPositionEmbedding",
+                    b.op("Abs", b.input(f"{name}{number}", shape)),
+                    *shared,
+                    domain="ascend",
+                )
+                for name, shape in (("q", (2, 3, 4, 8)), ("k", (2, 3, 2, 8)))
+            ]
+        return results
+
+    result = fused(build(body), RULES["ApplyRotaryPosEmbFusionPass"], generation="c220")
+    assert result.counts == {"ApplyRotaryPosEmbFusionPass": (3, 3)}
+    assert result.operators["ApplyRotaryPosEmb"] == 3
+
+
+# ---- norms with centres
+
+
+def centred(b: GraphBuilder, axes: tuple[Any, Any] = ((-1,), (-1,)), shape: tuple[int, ...] = (6,)) -> Tensor:
+    """Each mean over axes, or over all (None)."""
+    x = b.op("Neg", b.input("x", shape))
+    first, second = (None if one is None else b.constant(list(one), "axes") for one in axes)
+    moved = b.op("Sub", x, b.op("ReduceMean", x, first))
+    variance = b.op("ReduceMean", b.op("Pow", moved, 2.0), second)
+    normal = b.op("Div", moved, b.op("Sqrt", b.op("Add", variance, b.constant(np.float32(1e-3)))))
+    gamma = shape[-1:] if axes[0] == (-1,) else shape
+    return b.op("Add", b.op("Mul", normal, random(*gamma)), random(*gamma, seed=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, None),
+        ({"axes": (None, None)}, None),
+        ({"axes": (None, None), "shape": (3, 6)}, None),
+        ({"axes": ((0, 1), None), "shape": (3, 6)}, None),
+        ({"axes": ((-1,), None), "shape": (3, 6)}, "the means are not over the same known axes"),
+        ({"axes": (None, (-1,)), "shape": (3, 6)}, "the means are not over the same known axes"),
+        ({"axes": ((0,), (0,)), "shape": (6, 6)}, "the means are not over the last axes"),
+    ],
+)
+def test_norms_with_centres(options: dict[str, Any], reason: str | None) -> None:
+    assert outcome(RULES["LayerNormONNXFusionPass"], lambda b: centred(b, **options)) == reason
+
+
+# ---- convolutions that are products
+
+
+@pytest.mark.parametrize(
+    ("shape", "filters", "more", "reason"),
+    [
+        ((3, 4, 5, 5), (6, 4, 5, 5), {}, None),
+        ((3, 4, 1, 1), (6, 4, 1, 1), {}, None),
+        ((3, 4, 5), (6, 4, 5), {}, "the shapes are not static ones of planes"),
+        ((3, 4, 5, 5), (6, 4, 5, 4), {}, "the filter is not as large as the input"),
+        ((3, 4, 5, 5), (6, 2, 5, 5), {"group": 2}, "the convolution has groups"),
+        ((3, 4, 5, 5), (6, 4, 5, 5), {"pads": (0, 0, 0, 0)}, None),
+        ((3, 4, 5, 5), (6, 4, 5, 5), {"pads": (1, 0, 0, 0)}, "the convolution pads"),
+        ((3, 4, 5, 5), (6, 4, 5, 5), {"auto_pad": "VALID"}, None),
+        ((3, 4, 5, 5), (6, 4, 5, 5), {"auto_pad": "SAME_UPPER"}, "the convolution pads"),
+    ],
+)
+def test_convolutions_of_one_place_are_products(
+    shape: Any, filters: Any, more: Any, reason: str | None
+) -> None:
+    body = lambda b: b.op("Conv", b.op("Neg", b.input("x", shape)), random(*filters), **more)
+    assert outcome(RULES["ConvToFullyConnectionFusionPass"], body, "v100") == reason

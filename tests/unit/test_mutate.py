@@ -22,7 +22,7 @@ from mutation.callmap import CallMap, joined, table
 from mutation.mutants import Mutant, edit, locate, mutants_of, read_list, sample
 from mutation.report import report
 from mutation.runner import Collected, Importer, Job, Outcome, Pool, _Only
-from mutation.selection import Selector, _lines_with
+from mutation.selection import Selector, _closes_over_less, _lines_with
 
 
 def _mutated(source: str) -> set[str]:
@@ -245,6 +245,14 @@ def test_what_runs_at_import_is_judged_by_tests_that_speak_of_it_first(tmp_path:
     (mutant, *_) = [mutant for mutant in mutants_of(path, text) if mutant.line == 1]
     chosen = Selector(tmp_path, calls, budget=9.0).choose(mutant)
     assert chosen.tests == ["tests/test_speaks.py::slow", "tests/test_silent.py::quick"]
+
+
+def test_code_that_closes_over_less_needs_a_fresh_process() -> None:
+    text = "def outer(limit):\n    def inner(x):\n        return x < limit\n    return inner\n"
+    found = {mutant.mutated: mutant for mutant in mutants_of("x.py", text)}
+    assert _closes_over_less(text, found["return None"]) is True
+    assert _closes_over_less(text, found["return x <= limit"]) is False
+    assert _closes_over_less(text, found["return x >= limit"]) is False
 
 
 TABLES = {
