@@ -40,6 +40,7 @@ def three(**more: Any) -> dict[int, Any]:
 def test_numbers_for_all_heads_are_spread(shape: tuple[int, ...], expands: int) -> None:
     kinds = _compared("MultiHeadAttention", three(in5=_some(*shape)), {"y": Q}, num_heads=HEADS)
     assert kinds.count("Expand") == expands
+    assert "Transpose" not in kinds  # heads stay behind tokens where nobody asks for keys and values
 
 
 @pytest.mark.parametrize("names", [("y", "key"), ("y", "key", "value")])

@@ -13,10 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError, InputError, UnsupportedOperatorError
+from ascendsim.core.errors import GraphError, InputError, UnsupportedOperatorError, UnsupportedTypeError
 from ascendsim.frontends.onnx import load_onnx
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.export import export_onnx
+from ascendsim.frontends.onnx.frames import constant_array
 from ascendsim.frontends.onnx.upgrade import Draft
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
@@ -399,3 +400,26 @@ def test_a_call_has_no_more_inputs_than_its_function() -> None:
         GraphError, match="node 'call' .* takes at most the 3 of its function as inputs, not 4"
     ):
         loaded(clipped("x,l,h", extra=1))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "wanted"),
+    [
+        (helper.make_attribute("value_int", 3), np.array(3)),
+        (helper.make_attribute("value_ints", [3, 4]), np.array([3, 4])),
+        (helper.make_attribute("value_float", 0.5), np.array(0.5, np.float32)),
+        (helper.make_attribute("value_floats", [0.5, 2.0]), np.array([0.5, 2], np.float32)),
+        (helper.make_attribute("value_string", "x"), "holds a text value"),
+        (helper.make_attribute("value_strings", ["x"]), "holds a text value"),
+        (onnx.AttributeProto(name="sparse_value"), "holds a sparse value"),
+        (onnx.AttributeProto(name="value_other"), "holds a 'value_other' value"),
+    ],
+)
+def test_constants_that_are_no_tensors(attribute: Any, wanted: Any) -> None:
+    if isinstance(wanted, str):
+        with pytest.raises(
+            UnsupportedTypeError, match=f"node 'c' {wanted}; store it as a dense numeric tensor"
+        ):
+            constant_array(attribute, "node 'c'")
+    else:
+        np.testing.assert_array_equal(constant_array(attribute, "node 'c'"), wanted, strict=True)
