@@ -24,6 +24,7 @@ from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv.conv_split_concat import RULES as SPLIT_CONV
 from ascendsim.passes.fusion.rules.conv.fixpipe_conv import RULES as FIXPIPE
+from ascendsim.passes.fusion.rules.edges import _plain, _rsqrt, _square, parse_edges
 from ascendsim.passes.fusion.rules.normalise.softmax import RULES as SOFTMAX
 from ascendsim.passes.layout.formats import _broadcasts
 from ascendsim.passes.levers import LeverContext, find_sites
@@ -478,3 +479,86 @@ def test_equal_constants_become_one_where_their_values_are_at_hand(
         b.output(b.op("Neg", tensor), f"y{number}")
     after = asim.optimize(b.build(), passes=["RemoveSameConstPass"]).graph
     assert len(list(after.constants)) == left
+
+
+# ---- forms of CANN's operators in patterns that are lists of edges
+
+
+def node_of(op_type: str, *inputs: Any, domain: str = "") -> Node:
+    b = new_builder()
+    x = b.input("x", (2, 3))
+    ports = [x if item == "x" else item for item in inputs]
+    node = b.op(op_type, *ports, domain=domain).producer
+    assert node is not None
+    return node
+
+
+def _elsewhere(node: Node) -> Node:
+    node.domain = "somebody"
+    return node
+
+
+def _root_elsewhere(node: Node) -> Node:
+    root = node.required(0).producer
+    assert root is not None
+    root.domain = "somebody"
+    return node
+
+
+def _reciprocal(of: str) -> Node:
+    b = new_builder()
+    node = b.op("Reciprocal", b.op(of, b.input("x", (2, 3)))).producer
+    assert node is not None
+    return node
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (node_of("Square", "x", domain="ascend"), 1),
+        (node_of("Mul", "x", "x"), 1),
+        (node_of("Mul", "x", np.float32(2)), None),
+        (node_of("Pow", "x", np.float32(2)), 1),
+        (node_of("Pow", "x", np.float32(3)), None),
+        (node_of("Add", "x", "x"), None),
+        (_elsewhere(node_of("Square", "x", domain="ascend")), None),
+        (_elsewhere(node_of("Mul", "x", "x")), None),
+    ],
+)
+def test_what_stands_for_a_square(node: Node, inputs: int | None) -> None:
+    form = _square(node)
+    assert (None if form is None else len(form.inputs)) == inputs
+
+
+@pytest.mark.parametrize(
+    ("node", "stands"),
+    [
+        (_reciprocal("Sqrt"), True),
+        (_reciprocal("Exp"), False),
+        (node_of("Reciprocal", "x"), False),
+        (node_of("Sqrt", "x"), False),
+        (_elsewhere(_reciprocal("Sqrt")), False),
+        (_root_elsewhere(_reciprocal("Sqrt")), False),
+    ],
+)
+def test_what_stands_for_the_inverse_of_a_root(node: Node, stands: bool) -> None:
+    form = _rsqrt(node)
+    assert (form is not None) is stands
+    if form is not None:
+        assert [item.op_type for item in form.nodes] == ["Reciprocal", "Sqrt"]
+
+
+def test_an_operator_stands_for_itself_by_type_domain_and_inputs() -> None:
+    node = node_of("Add", "x", "x")
+    assert _plain("Add").form(node) is not None
+    assert _plain("Add", 2).form(node) is not None
+    assert _plain("Add", 3).form(node) is None
+    assert _plain("Sub").form(node) is None
+    assert _plain("Add", domain="ascend").form(node) is None
+    assert _plain("Add").form(_elsewhere(node)) is None
+
+
+@pytest.mark.parametrize("text", ["a", "a -> b -> c", "-> b", "a ->", "a#b#c -> b", "Add#a:x -> b"])
+def test_edges_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(InputError, match="must read `source -> target`, each `Type#id:port` or a name"):
+        parse_edges(text)

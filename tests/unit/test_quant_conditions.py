@@ -480,3 +480,42 @@ def test_a_zero_point_of_the_result_goes_into_the_bias(kind: Any, zero: int, nee
     assert outcome(join_quantised, graph) == (1, [])
     (node,) = (item for item in graph.nodes if item.op_type == "QGemm")
     assert (node.input(6) is not None) is needed
+
+
+@pytest.mark.parametrize("op_type", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (1, 1, 5)])
+def test_zero_points_that_are_left_out_are_zero(op_type: str, shape: tuple[int, ...]) -> None:
+    """Of what is added, or multiplied by; a row of data may have a batch."""
+
+    def write(b: GraphBuilder) -> Tensor:
+        x = b.input("x", (2, 4, 6), DType.INT8)
+        weight = b.constant(RNG.integers(-9, 9, (6, 5), np.int8))
+        made = b.op(
+            "QLinearMatMul", x, *bytes_(b, 0.02, 1), weight, *bytes_(b, 0.01, 0), *bytes_(b, SMALL, 2)
+        )
+        values = (
+            np.full((), 4, np.int8)
+            if op_type == "QLinearMul"
+            else RNG.integers(-99, 99, shape).astype(np.int8)
+        )
+        given = [b.constant(values), b.constant(np.float32(0.03)), None]
+        return b.op(op_type, made, *bytes_(b, SMALL, 2), *given, *bytes_(b, FINE, -3), domain="com.microsoft")
+
+    graph = graph_of(write)
+    x = RNG.integers(-9, 9, (2, 4, 6)).astype(np.int8)
+    before = evaluate(graph, OPSET, {"x": x})[0]
+    assert outcome(leave_out_roundings, graph) == (1, [])
+    after = evaluate(graph, OPSET, {"x": x})[0]
+    assert np.abs(after.astype(int) - before.astype(int)).max() <= 1
+
+
+def test_what_changed_places_stands_for_both_operators_of_the_user() -> None:
+    """Names of the user's operators stay with what stands for them."""
+    graph = graph_of(moved)
+    quant, mover = _of(graph, "AscendQuant"), _of(graph, "Reshape")
+    quant.origin["source_names"], mover.origin["source_names"] = ("q",), ("m",)
+    assert outcome(quantise_early, graph) == (1, [])
+    for kind in ("AscendQuant", "Reshape"):
+        assert _of(graph, kind).origin["source_names"] == ("m", "q")
+    assert _of(graph, "AscendQuant").origin["quantised_early"] is True
+    assert "quantised_early" not in _of(graph, "Reshape").origin
