@@ -11,6 +11,7 @@ import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError
+from ascendsim.graph import parsing
 from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
 from ascendsim.graph.same_values import same_values
@@ -367,3 +368,22 @@ def test_additions_are_counted_from_none() -> None:
     assert (graph.additions, graph.added_since(0)) == (1, [])
     second = graph.add_node("RandomNormal", [])
     assert (graph.additions, graph.added_since(1)) == (2, [second])
+
+
+def test_texts_have_at_most_64_mib_of_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsing.MAX_TEXT == 64 << 20
+    monkeypatch.setattr(parsing, "MAX_TEXT", 100)
+    text = "graph g { input %x: float32[1] output %x }"
+    assert parse_text(text.ljust(100)).name == "g"
+    with pytest.raises(GraphError, match="at most 100"):
+        parse_text(text.ljust(101))
+
+
+def test_operators_are_counted_the_most_frequent_first() -> None:
+    graph = Graph("g")
+    x = graph.add_input("x", DType.FLOAT32, (1,))
+    for kind in ("Relu", "Abs", "Neg", "Relu", "Neg", "Exp"):
+        graph.add_node(kind, [x])
+    assert graph.operators().rows == (("Neg", 2), ("Relu", 2), ("Abs", 1), ("Exp", 1))
+    assert repr(graph.nodes[0]) == "Relu(Relu)"
+    assert len(graph) == 6
