@@ -32,6 +32,7 @@ from ascendsim.passes.levers.attention_pattern import AttentionPattern
 from ascendsim.passes.levers.channel_groups import Kind, kind_of
 from ascendsim.passes.levers.flat_rows import _last
 from ascendsim.passes.levers.resize_sizes import nearest_sizes, regular
+from ascendsim.passes.levers.softmax_axis import SoftmaxAxis
 from ascendsim.passes.precision.lists import KeepList
 from tests.support.fusing import build, context, fused, new_builder, random
 from tests.unit.test_fusion_rules_fixpipe import int8_network
@@ -562,3 +563,34 @@ def test_an_operator_stands_for_itself_by_type_domain_and_inputs() -> None:
 def test_edges_that_cannot_be_read(text: str) -> None:
     with pytest.raises(InputError, match="must read `source -> target`, each `Type#id:port` or a name"):
         parse_edges(text)
+
+
+def rows(shape: tuple[int, ...], axis: int = -1, end: bool = False) -> Graph:
+    """Scores between two operators, or at the end of the network."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        y = b.op("Softmax", b.op("Abs", b.input("x", shape)), axis=axis)
+        return y if end else b.op("Neg", y)
+
+    return build(body)
+
+
+@pytest.mark.parametrize(
+    ("graph", "possible"),
+    [
+        (rows((2, 4, 5)), True),
+        (rows((2, 3, 4, 5)), True),
+        (rows((2, 4, 15)), True),
+        (rows((2, 4, 16)), None),
+        (rows((2, 4, 17)), True),
+        (rows((4, 5)), None),
+        (rows((5,)), None),
+        (rows((2, 4, 5), axis=2), True),
+        (rows((2, 4, 5), axis=1), None),
+        (rows((2, 4, 5), end=True), False),
+    ],
+)
+def test_rows_that_end_inside_a_block_may_be_columns(graph: Graph, possible: bool | None) -> None:
+    """None: there is nothing to change."""
+    sites = find_sites(graph, SoftmaxAxis(), LeverContext(OPSET))
+    assert [site.possible for site in sites] == ([] if possible is None else [possible])
