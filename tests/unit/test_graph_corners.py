@@ -387,3 +387,28 @@ def test_operators_are_counted_the_most_frequent_first() -> None:
     assert graph.operators().rows == (("Neg", 2), ("Relu", 2), ("Abs", 1), ("Exp", 1))
     assert repr(graph.nodes[0]) == "Relu(Relu)"
     assert len(graph) == 6
+
+
+def test_a_node_moves_to_just_before_another() -> None:
+    graph = Graph("g")
+    x = graph.add_input("x", DType.FLOAT32, (1,))
+    a, b, c, d = (graph.add_node("Relu", [x], name=name) for name in "abcd")
+    graph.place_before(d, b)
+    assert graph.nodes == (a, d, b, c)
+    assert graph.topological() == [a, d, b, c]
+    graph.place_before(a, c)
+    assert graph.nodes == (d, b, a, c)
+    graph.place_before(d, b)
+    assert graph.nodes == (d, b, a, c)
+
+
+def test_what_only_looks_the_same_is_compared_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if three texts had one digest."""
+    for name in ("_sample_key", "_hash_key"):
+        monkeypatch.setattr(f"ascendsim.graph.same_values.{name}", lambda tensor: 0)
+    values = [np.array([number], np.int8) for number in (1, 2, 3, 2, 3, 4)]
+    tensors = [
+        Tensor(f"t{place}", DType.INT8, (1,), constant=Constant(value)) for place, value in enumerate(values)
+    ]
+    found = [[tensor.name for tensor in group] for group in same_values(tensors)]
+    assert found == [["t1", "t3"], ["t2", "t4"]]
