@@ -93,7 +93,8 @@ def load(
         return load_composite(composite, opset=opset_with(operators), shapes=shapes)
     from ascendsim.frontends.onnx import load_onnx
 
-    folder = Path(str(source)).parent if foreign is not None else None  # of weights in files beside it
+    # MindIR's files beside it hold the bytes of weights; a caffemodel is a message, which the front end reads
+    folder = Path(str(source)).parent if foreign is not None and framework == "mindspore" else None
     graph = load_onnx(held, opset=opset_with(operators), folder=folder, **options)
     if foreign is not None:
         kind = "mindir" if framework == "mindspore" else framework

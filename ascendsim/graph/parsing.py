@@ -315,11 +315,7 @@ class _Parser:
             ) from None
 
     def _shape(self) -> Shape | None:
-        if (
-            self._tokens[self._at + 1 : self._at + 2]
-            and self._tokens[self._at + 1].text == "*"
-            and self._next.text == "["
-        ):
+        if self._next.text == "[" and self._tokens[self._at + 1].text == "*":  # the last token is the end
             self._at += 2
             self._expect("]")
             return None
@@ -381,9 +377,10 @@ class _Parser:
             return kind
         if self._accept("array"):
             dtype, shape = self._dtype(), self._shape()
-            if dtype is None or shape is None or not all(isinstance(dim, int) for dim in shape):
+            sizes = tuple(dim for dim in shape or () if isinstance(dim, int))
+            if dtype is None or sizes != shape:
                 raise _error(token, "needs a type and a static shape")
-            return self._array(dtype, tuple(dim for dim in shape if isinstance(dim, int)))
+            return self._array(dtype, sizes)
         if token.text == "[":
             if depth > MAX_NESTING:
                 raise _error(token, f"must not nest deeper than {MAX_NESTING}")

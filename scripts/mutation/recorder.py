@@ -2,9 +2,10 @@
 of pytest-xdist.
 
 Contexts of coverage.py are node ids of tests, or `fixture NAME` for what fixtures of wider scope than a test
-run; the empty context is what runs when modules are imported and tests collected. Results of functions that
-are cached are forgotten before each test, so that each test that needs one is seen to run it; but not what
-collecting the tests has left in a cache, which is there in the forks of `mutation.runner` as well.
+run; the empty context is what runs when the project's modules are imported. What test files run while they
+are collected belongs to no test: graphs that they build then are made by code as it is. Results of functions
+that are cached are forgotten before each test, so that each test that needs one is seen to run it; but not
+what collecting the tests has left in a cache, which is there in the forks of `mutation.runner` as well.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pytest
 FOLDER = "MUTATION_MAP_FOLDER"
 PACKAGES = ("ascendsim", "ascendsim_kernels")
 _OWN = (*PACKAGES, "tests", "test_")
+COLLECTION = "(collection)"  # a context that is no test
 
 
 def import_all() -> None:
@@ -64,9 +66,10 @@ class Recorder:
         self.caches: list[Any] = []
         self.context = ""
         self.coverage.start()
+        import_all()
+        self._switch(COLLECTION)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        import_all()
         gc.unfreeze()  # what is frozen is in no list of objects
         found = (item for item in gc.get_objects() if type(item) is functools._lru_cache_wrapper)
         own = [item for item in found if (getattr(item, "__module__", "") or "").startswith(_OWN)]
@@ -88,7 +91,7 @@ class Recorder:
             return (yield)
         finally:
             self.seconds[item.nodeid] = time.process_time() - start
-            self._switch("")
+            self._switch(COLLECTION)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 
 from mutation.callmap import IGNORED, IMPORT, CallMap
 from mutation.mutants import Mutant
@@ -53,14 +54,14 @@ class Selector:
         seen = self.calls.covering(mutant.path, text, lines)
         bound = _import_time(ast.parse(text), mutant)
         kernel = mutant.path.startswith(KERNELS)
-        fresh = kernel or bound is not None or IMPORT in seen
+        fresh = kernel or bound is not None or IMPORT in seen or _closes_over_less(text, mutant)
         seen.discard(IMPORT)
         groups = [seen]
         if kernel:
             groups.append(self._of_kernel(mutant))
         elif fresh:
-            groups += [self._named(mutant), self._speaking_of(bound or "")]
-            groups += [self._using(mutant, bound or ""), self._of_module(mutant.path)]
+            groups += [self._within(mutant), self._speaking_of(mutant.path, bound or ""), self._named(mutant)]
+            groups += [self._using(mutant.path, bound or ""), self._of_module(mutant.path)]
         return Choice([*self._within_budget(groups, fresh), *self.extra], fresh)
 
     def text(self, path: str) -> str:
@@ -95,35 +96,52 @@ class Selector:
             left -= seconds
         return list(chosen)
 
+    def _within(self, mutant: Mutant) -> set[str]:
+        """Tests that run the body of the function whose defaults the line holds, or what it makes."""
+        text = self.text(mutant.path)
+        lines: set[int] = set()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line < node.body[0].lineno:
+                lines |= set(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
+        return self.calls.covering(mutant.path, text, sorted(lines)) - {IMPORT}
+
     def _named(self, mutant: Mutant) -> set[str]:
         """Tests that have a text of the line in their name, as those of operators do."""
         words = {word.lower() for word in re.findall(r"[\"'](\w{4,})[\"']", mutant.original)}
-        return {test for test in self.calls.tests if any(word in test.lower() for word in words)}
+        whole = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(sorted(words))})(?![a-z0-9])") if words else None
+        return {test for test in self.calls.tests if whole is not None and whole.search(test.lower())}
 
-    def _speaking_of(self, name: str) -> set[str]:
-        """Tests of the files that hold a name of module level."""
-        word = re.compile(rf"\b{re.escape(name)}\b")
-        files = {file for file, text in self.test_files.items() if name and word.search(text)}
+    def _speaking_of(self, path: str, name: str) -> set[str]:
+        """Tests of the files that have to do with a module and mention a name of its level."""
+        imported = _importing(path)
+        files = {
+            file for file, (text, names) in self.test_files.items() if name in names and imported.search(text)
+        }
         return {test for test in self.calls.tests if test.split("::")[0] in files}
 
     def _of_module(self, path: str) -> set[str]:
         text = self.text(path)
         return self.calls.covering(path, text, range(1, text.count("\n") + 2)) - {IMPORT}
 
-    def _using(self, mutant: Mutant, name: str) -> set[str]:
-        """Tests that run functions in which a name of module level occurs, in this file and in those that
-        import it.
+    def _using(self, path: str, name: str) -> set[str]:
+        """Tests that run functions in which a name of module level occurs, in its file and in those that
+        import it; where a table or another statement of module level holds it, also those of that one's name.
         """
-        if not name:
-            return set()
-        module = ".".join(Path(mutant.path).with_suffix("").parts).removesuffix(".__init__")
-        word = re.compile(rf"\b{re.escape(name)}\b")
         found: set[str] = set()
-        for path in self.sources:
-            text = self.text(path)
-            if path == mutant.path or (module in text and word.search(text)):
-                lines = [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
-                found |= self.calls.covering(path, text, lines)
+        waiting, seen = [(path, name)] if name else [], set()
+        while waiting:
+            path, name = place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            imported = _importing(path)
+            word = re.compile(rf"\b{re.escape(name)}\b")
+            for file in self.sources:
+                text = self.text(file)
+                if word.search(text) and (file == path or imported.search(text)):
+                    lines = [number for number, line in enumerate(text.splitlines(), 1) if word.search(line)]
+                    found |= self.calls.covering(file, text, lines)
+                    waiting += [(file, other) for other in _bound_with(text, lines)]
         return found - {IMPORT}
 
     @cached_property
@@ -134,10 +152,11 @@ class Selector:
         ]
 
     @cached_property
-    def test_files(self) -> dict[str, str]:
-        """Text of each test file."""
+    def test_files(self) -> dict[str, tuple[str, set[str]]]:
+        """Text of each test file, and the names in its code."""
         files = sorted((self.root / "tests").rglob("test_*.py"))
-        return {path.relative_to(self.root).as_posix(): path.read_text(encoding="utf-8") for path in files}
+        texts = {path.relative_to(self.root).as_posix(): path.read_text(encoding="utf-8") for path in files}
+        return {name: (text, _names_in(text)) for name, text in texts.items()}
 
     @cached_property
     def kernel_callers(self) -> dict[str, set[str]]:
@@ -190,6 +209,38 @@ class Selector:
         ) - {IMPORT}
 
 
+def _importing(path: str) -> re.Pattern[str]:
+    """What stands in files that import a module."""
+    module = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+    parent, _, own = module.rpartition(".")
+    return re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import[^)]*\b{own}\b")
+
+
+def _names_in(text: str) -> set[str]:
+    """Names that a module imports, reads or asks of an object."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.alias):
+            found.add(node.name)
+    return found
+
+
+def _bound_with(text: str, lines: list[int]) -> set[str]:
+    """Names that statements of module level over some lines bind."""
+    return {
+        target.id
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and any(node.lineno <= line <= (node.end_lineno or 0) for line in lines)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name) and target.id != "__all__"
+    }
+
+
 def _lines_with(text: str, names: set[str]) -> set[int]:
     """Lines of a module that import a kernel or mention it by the name that it has there."""
     imports = [
@@ -228,6 +279,23 @@ def _import_time(tree: ast.Module, mutant: Mutant) -> str | None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             return name or (target.id if isinstance(target, ast.Name) else "")
         return name
+
+
+def _closes_over_less(text: str, mutant: Mutant) -> bool:
+    """Whether a function no longer needs a variable of the function around it: one that exists cannot be
+    given such code.
+    """
+    before, after = (_free_variables(compile(one, mutant.path, "exec")) for one in (text, mutant.apply(text)))
+    return any(after.get(place, names) != names for place, names in before.items())
+
+
+def _free_variables(code: CodeType) -> dict[tuple[str, int], int]:
+    """How many variables of other functions each function reads, by its name and first line."""
+    found = {(code.co_qualname, code.co_firstlineno): len(code.co_freevars)}
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _free_variables(constant)
+    return found
 
 
 def _in_header(node: ast.FunctionDef, line: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -15,6 +17,7 @@ POSITIVE = A.abs() + 0.1
 ROWS = torch.tensor([2, 0, 2])
 WHERE = torch.tensor([[True, False, True, False]])
 HEADS = (torch.arange(2 * 4 * 3 * 8) * 0.37).sin().reshape(2, 4, 3, 8)
+SEEN = (HEADS[:, :, :, :3] > 0) | (torch.arange(3) == 1)
 
 
 def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) -> dict[str, Tensor]:
@@ -168,11 +171,10 @@ def functions(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) 
         "nll_image": F.nll_loss(F.log_softmax(image, 1), (image[:, 0] > 0).long(), reduction="none"),
         "mse": F.mse_loss(a, b),
         "scalar": a[0, 0, 0].squeeze() + torch.tensor(2.0),
-        **corners(a, b, image, rows),
     }
 
 
-def corners(a: Tensor, b: Tensor, image: Tensor, rows: Tensor) -> dict[str, Tensor]:
+def corners(a: Tensor, b: Tensor, image: Tensor, _heads: Tensor, rows: Tensor) -> dict[str, Tensor]:
     """Numbers instead of lists, axes that stay, arguments that say nothing or are seldom given."""
     return {
         "softmax_number": F.softmax(a[0, 0, 0], 0),
@@ -258,6 +260,122 @@ def corners(a: Tensor, b: Tensor, image: Tensor, rows: Tensor) -> dict[str, Tens
     }
 
 
+def arguments(a: Tensor, b: Tensor, image: Tensor, heads: Tensor, rows: Tensor) -> dict[str, Tensor]:
+    """Each argument at a value that is not its default, and at the one that does nothing."""
+    row, whole = rows[:2], (rows > 0).unsqueeze(0)
+    return {
+        "addmm_beta": torch.addmm(b[0, :, :3], a[0], b[0].t(), beta=2),
+        "addmm_alpha": torch.addmm(b[0, :, :3], a[0], b[0].t(), alpha=2),
+        "addmm_product_alone": torch.addmm(b[0, :, :3] * math.nan, a[0], b[0].t(), beta=0),
+        "baddbmm_bare": torch.baddbmm(b[:, :, :3], a, b.mT),
+        "matmul_turned": a[0].t() @ b[0],
+        "matmul_of_moved": a.permute(1, 0, 2)[:2, :, :] @ b[0].t(),
+        "matmul_turned_back": (a @ b.mT).mT,
+        "turned_twice": a.mT.transpose(-1, -2) + b,
+        "turned_viewed": a.mT.reshape(2, 1, 4, 3) @ b.reshape(2, 1, 3, 4),
+        "vector_turned": a[0, 0].t() + b[0, 0],
+        "permute_nothing": a.permute(0, 1, 2) + b,
+        "conv_valid": F.conv2d(image, FILTERS, padding="valid", groups=2, dilation=2),
+        "conv_same_dilated": F.conv2d(image, FILTERS[:, :, :2], padding="same", groups=2, dilation=(3, 1)),
+        "conv_transpose_dilated": F.conv_transpose2d(image, FILTERS[:4], W[:2, 0], dilation=(1, 2)),
+        "conv_transpose_1d": F.conv_transpose1d(image[:, :, 0], FILTERS[:4, :, 0], stride=3, padding=1),
+        "select_from_behind": a.select(-1, -2),
+        "slice_of_all": torch.ops.aten.slice.Tensor(a, 1, 0, 3, 1) + b,
+        "slice_open": torch.ops.aten.slice.Tensor(a, 1, None, 2),
+        "slice_rest": torch.ops.aten.slice.Tensor(a, -1, 1, None, 2),
+        "cat_one": torch.cat((a, torch.zeros(0)), 1) + b,
+        "cat_mixed": torch.cat((rows, a[0, 0])),
+        "cat_last": torch.cat((a, b), -1),
+        "stack_first": torch.stack((a, b)),
+        "stack_mixed": torch.stack((rows, a[0, :, 0])),
+        "unbind_one": a[:1].unbind(0)[0],
+        "unbind_last": b.unbind(-1)[1],
+        "chunk_rest": a.chunk(2, 2)[1],
+        "index_behind": image[:, rows, rows + 1],
+        "index_last_two": image[:, :, rows, rows],
+        "index_broadcast": a[rows[:2, None] % 2, rows],
+        "index_put_wide": a.index_put((rows[:1] % 2,), b[:1]),
+        "index_put_number": a.index_put((rows[:1] % 2, rows[:1]), torch.tensor(7.0)),
+        "index_put_behind": torch.ops.aten.index_put(image, [None, row], image[:, :2] * 3),
+        "index_put_middle": torch.ops.aten.index_put(image, [None, row, row], image[:, :2, 0] * 3, True),
+        "pad_two": F.pad(image, (1, 0, 2, 3)),
+        "roll_nothing": a.roll(3, 1) + b,
+        "roll_back": a.roll(-5, 1),
+        "slice_scatter_all": torch.slice_scatter(a, b, 1),
+        "slice_scatter_open": torch.slice_scatter(a, b[:, :2], 1, None, 2),
+        "slice_scatter_rest": torch.slice_scatter(a, b[:, :, :3], -1, 1),
+        "select_scatter_back": torch.select_scatter(a, b[:, :, 0], -1, -2),
+        "copy_whole": a.clone().copy_(b),
+        "copy_of_integers": a.clone().copy_(rows[:, None]),
+        "fill_by_tensor": torch.fill(a, b[0, 1, 2]),
+        "fill_number_by_tensor": torch.fill(a[0, 0, 0], b[0, 1, 2]),
+        "arange_of_floats": torch.arange(0.5, 3, 0.75) + a[0, 0],
+        "empty_like": torch.empty_like(a) * 0 + b,
+        "softmax_of_integers": F.softmax(rows, 0, dtype=torch.float32),
+        "layer_norm_mean": torch.native_layer_norm(a, (4,), W[0], W[1], 1e-2)[1],
+        "layer_norm_deviation": torch.native_layer_norm(a, (3, 4), None, None, 1e-2)[2],
+        "rms_norm_default": F.rms_norm(a / 1e3, (4,)),
+        "group_norm_scaled": F.group_norm(image, 4, W[0], eps=1e-2),
+        "batch_norm_own": F.batch_norm(
+            image, image.amax((0, 2, 3)), image.amax((0, 2, 3)), W[2], training=True
+        ),
+        "batch_norm_scaled": F.batch_norm(image, W[0], W[1].abs(), W[2], eps=1e-2),
+        "sum_of_integers": rows.sum(),
+        "sum_in_floats": (a > 0).sum(1, dtype=torch.float32),
+        "mean_of_integers": rows.mean(dtype=torch.float32),
+        "max_first": b.max(0).indices,
+        "min_kept": b.min(1, keepdim=True).values,
+        "min_kept_places": b.min(1, keepdim=True).indices,
+        "argmin_kept": b.argmin(1, keepdim=True),
+        "argmax_all_kept": b.argmax(keepdim=True),
+        "any_kept": (a > 1.5).any(1, keepdim=True),
+        "any_number": a.any(2),
+        "all_kept": (a > -1).all(2, keepdim=True),
+        "var_all": a.var(),
+        "var_corrected": a.var(1, correction=2),
+        "logsumexp_last": a.logsumexp(-1),
+        "topk_first": b.topk(1, 0).values,
+        "adaptive_same": F.adaptive_avg_pool2d(image, (7, 6)) + image,
+        "adaptive_half": F.adaptive_avg_pool2d(image, (1, 3)),
+        "max_pool_bare": F.max_pool2d(image, (2, 3)),
+        "max_pool_up": F.max_pool2d(image, 2, 2, ceil_mode=True),
+        "avg_pool_bare": F.avg_pool2d(image, (3, 2)),
+        "avg_pool_padded": F.avg_pool2d(image, 3, (1, 2), (0, 1)),
+        "elu_scaled": torch.ops.aten.elu(a, 1.5, 1.2),
+        "elu_bare": F.elu(a),
+        "leaky_relu_bare": F.leaky_relu(a),
+        "hardtanh_bare": F.hardtanh(a * 3),
+        "softplus_high": F.softplus(a * 30, threshold=40),
+        "threshold": F.threshold(a, 0.5, -2.0),
+        "compared_bools_number": (a > 0) == 1,
+        "compared_integers": rows != 2,
+        "compared_to_integer": a > 1,
+        "compared_le": rows <= 1.5,
+        "compared_ge": rows >= 0.5,
+        "addcmul_bare": torch.addcmul(a, b, b),
+        "addcdiv_bare": torch.addcdiv(a, b, a.abs() + 0.1),
+        "lerp_by_tensor": torch.lerp(a, b, a.sigmoid()),
+        "lerp_half": torch.lerp(a, b, 0.5),
+        "mul_bools": (a > 0) * b,
+        "rsub_number_alpha": torch.rsub(a, 2.0, alpha=3),
+        "masked_fill_by_tensor": a.masked_fill(b > 0, b[0, 0, 0]),
+        "where_mixed": torch.where(whole, rows, 0.5),
+        "pow_integers": rows**2,
+        "pow_of_integer": 2**rows,
+        "log10": torch.log10(a.abs() + 0.1),
+        "attention_added": F.scaled_dot_product_attention(heads, heads, heads, attn_mask=B[0, :, :3]),
+        "attention_of_heads": F.scaled_dot_product_attention(heads, heads, heads, attn_mask=SEEN, scale=0.2),
+        "attention_rows": F.scaled_dot_product_attention(heads[0], heads[0], heads[1], is_causal=True),
+        "safe_softmax": torch.ops.aten._safe_softmax(a.masked_fill(b > -1, -math.inf), -1),
+        "nll_one_mean": F.nll_loss(F.log_softmax(a[0, 0], -1), rows[0]),
+        "unsqueeze_first": a.unsqueeze(0),
+        "repeat_same_rank": a.repeat(1, 2, 1),
+        "triu_back": a.triu(-1),
+        "cumsum_integers": rows.cumsum(0),
+        "sign_of_integers": rows.neg().sign(),
+    }
+
+
 def examples() -> tuple[Tensor, ...]:
     return A.clone(), B.clone(), IMAGE.clone(), HEADS.clone(), ROWS.clone()
 
@@ -333,5 +451,40 @@ DIFFERENTIABLE = {
     "clamp": lambda a: a.clamp(-0.5, 0.7),
     "pad": lambda a: F.pad(a, (1, 2, -1, 1)),
     "strided": lambda a: a.as_strided((3, 2, 4), (4, 12, 1)),
+    "slice_of_all": lambda a: torch.ops.aten.slice.Tensor(a, 1, 0, 3) * B,
+    "slice_open": lambda a: torch.ops.aten.slice.Tensor(a, -1, 1, None, 2),
+    "select_back": lambda a: a.select(-1, -3),
+    "cross_entropy_none": lambda a: F.cross_entropy(a[0], ROWS, reduction="none"),
+    "cross_entropy_one": lambda a: F.cross_entropy(a[0, 0], torch.tensor(2)),
+    "cross_entropy_sum": lambda a: F.cross_entropy(a[0], ROWS, W[0].abs(), reduction="sum"),
+    "mse_none": lambda a: F.mse_loss(a, B, reduction="none"),
+    "addmm_beta": lambda a: torch.addmm(B[0, :, :3], a[0], B[0].t(), beta=2),
+    "addmm_bias": lambda a: torch.addmm(a[0, :, :3], B[0], B[1].t(), beta=3),
+    "embedding_by_frequency": lambda a: F.embedding(ROWS, a[0], scale_grad_by_freq=True),
+    "conv_1d_steps": lambda a: F.conv1d(a.reshape(1, 4, 6), FILTERS[:, :, 0], None, 2, 1, 2, 2),
+    "conv_1d_weight": lambda a: F.conv1d(IMAGE[:, :, 0], a.reshape(4, 2, 3), None, 2, 1, 1, 2),
+    "conv_transpose_1d": lambda a: F.conv_transpose1d(a.reshape(1, 4, 6), FILTERS[:4, :, 0], None, 2, 1, 1),
+    "conv_transpose_groups": lambda a: F.conv_transpose2d(
+        a.reshape(1, 4, 2, 3), FILTERS[:4], None, (2, 1), (1, 0), (1, 0), 2
+    ),
+    "conv_3d": lambda a: F.conv3d(
+        a.reshape(1, 2, 2, 2, 3), FILTERS[:2, :1, None, :2, :2], padding=(0, 1, 0), groups=2
+    ),
+    "batch_norm_scaled": lambda a: F.batch_norm(a, None, None, W[0, :3], training=True, eps=1e-2),
+    "batch_norm_tracked": lambda a: F.batch_norm(
+        a, a.detach().amax((0, 2)), a.detach().amin((0, 2)), W[2, :3], training=True, eps=1e-2
+    ),
+    "batch_norm_inference_bare": lambda a: F.batch_norm(a, W[0, :3], W[1, :3].abs(), eps=0.1),
+    "group_norm_bare": lambda a: F.group_norm(a.reshape(2, 4, 3), 2, eps=0.1),
+    "layer_norm_first": lambda a: F.layer_norm(a[0, 0], (4,), W[0]),
+    "avg_pool_uneven": lambda a: F.avg_pool2d(a.reshape(1, 2, 3, 4), (3, 2), (1, 2), (1, 0)),
+    "max_pool_1d": lambda a: F.max_pool1d(a, 2, 1),
+    "elu_bare": lambda a: F.elu(a),
+    "leaky_relu_bare": lambda a: F.leaky_relu(a),
+    "threshold_low": lambda a: F.threshold(a, -0.3, 2.0),
+    "softplus_bare": lambda a: F.softplus(a * 3),
+    "hardtanh_bare": lambda a: F.hardtanh(a),
+    "dropout_of_nothing": lambda a: F.dropout(a, 0.0, training=True),
+    "dropout_at_rest": lambda a: torch.ops.aten.native_dropout(a, 0.5, False)[0] * B,
     "embedding_many": lambda a: F.embedding(torch.tensor([[1, 1], [2, 1]]), a[1]),
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from ascendsim.compiler.dynamic_aipp import DynamicAippModel
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.aipp import parse_aipp_text
 from ascendsim.graph.ir import Graph
-from ascendsim.passes.aipp.dynamic import AIPP_DATA, from_bytes
+from ascendsim.passes.aipp.dynamic import AIPP_DATA, from_bytes, to_bytes
 from tests.unit.test_aipp import _network as network
 
 # what float16 holds exactly, since minima and factors come in it
@@ -149,3 +151,87 @@ def test_gears_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "aipp_op { aipp_mode: dynamic max_src_image_size: 999 }")
     with pytest.raises(InputError, match="aipp_mode dynamic does not go with gears"):
         asim.compile(b.build(), "Ascend310", insert_op_conf=path, dynamic_batch_size="1,2")
+
+
+def written_at(place: int, form: str, *values: Any) -> NDArray[np.uint8]:
+    """AippData of one image with some numbers at a place."""
+    data = bytearray(asim.aipp_data(RGB, 1).tobytes())
+    struct.pack_into(form, data, place, *values)
+    return np.frombuffer(bytes(data), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "values", "message"),
+    [
+        (8, "<2i", (1, 20), "srcImageSize must be at least 2 x 2, not 20x1"),
+        (8, "<2i", (30, 1), "srcImageSize must be at least 2 x 2, not 1x30"),
+        (66, "<b", (2,), r"paddingSwitch must be 0 or 1 \(a constant around the image\), not 2"),
+        (65, "<b", (1,), "scfSwitch is not done by AIPP of these chips"),
+        (67, "<b", (1,), "rotateSwitch is not done by AIPP of these chips"),
+        (72, "<i", (-1,), "must not have negative sizes or positions"),
+        (76, "<i", (-1,), "must not have negative sizes or positions"),
+        (80, "<2i", (0, 15), "must not have negative sizes or positions"),
+        (80, "<2i", (22, 0), "must not have negative sizes or positions"),
+        (104, "<i", (-1,), "must not have negative sizes or positions"),
+        (108, "<i", (-1,), "must not have negative sizes or positions"),
+        (112, "<i", (-1,), "must not have negative sizes or positions"),
+        (116, "<i", (-1,), "must not have negative sizes or positions"),
+        (128, "<e", (np.nan,), "must have finite minima and factors"),
+        (136, "<e", (np.inf,), "must have finite minima and factors"),
+    ],
+)
+def test_numbers_that_the_bytes_must_not_hold(place: int, form: str, values: Any, message: str) -> None:
+    with pytest.raises(InputError, match=f"AippData:? ?.*{message}"):
+        from_bytes(written_at(place, form, *values), 1, "AippData")
+
+
+def test_numbers_at_their_limits() -> None:
+    assert from_bytes(written_at(8, "<2i", 2, 2), 1, "AippData").source == (2, 2)
+    assert from_bytes(written_at(104, "<4i", 0, 0, 0, 0), 1, "AippData").border == (0, 0, 0, 0)
+    assert from_bytes(written_at(80, "<2i", 1, 1), 1, "AippData").crop[2:] == (1, 1)
+    unset = bytearray(written_at(80, "<2i", 0, 0).tobytes())
+    unset[64] = 0
+    assert from_bytes(np.frombuffer(bytes(unset), np.uint8), 1, "AippData").crop == ()
+    padded = bytearray(asim.aipp_data(RGB, 1).tobytes())
+    padded[66] = 0
+    assert from_bytes(np.frombuffer(bytes(padded), np.uint8), 1, "AippData").border == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda data: data.view(np.int8), lambda data: data[:-1], lambda data: data[None]]
+)
+def test_the_bytes_are_one_row_of_their_length(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"must be 160 bytes: 64, and 96 for each of 1 images.*aipp_data"):
+        from_bytes(wrong(asim.aipp_data(RGB, 1)), 1, "AippData")
+
+
+def test_one_image_may_stand_for_the_batch() -> None:
+    one = asim.aipp_data(RGB, 2)
+    one[4] = 1
+    assert from_bytes(one, 2, "AippData") == from_bytes(asim.aipp_data(RGB, 2), 2, "AippData")
+
+
+@pytest.mark.parametrize(("batch", "fits"), [(0, False), (1, True), (127, True), (128, False)])
+def test_batches_of_up_to_127_images(batch: int, fits: bool) -> None:
+    if fits:
+        assert len(asim.aipp_data(RGB, batch)) == 64 + 96 * batch
+        return
+    with pytest.raises(InputError, match=f"option batch must be from 1 to 127, not {batch}"):
+        asim.aipp_data(RGB, batch)
+
+
+def test_images_are_described_one_at_a_time() -> None:
+    with pytest.raises(InputError, match="must have one block with aipp_mode: static, not 2 blocks"):
+        asim.aipp_data(RGB + RGB.replace("aipp_op {", "aipp_op { related_input_rank: 1 "))
+
+
+@pytest.mark.parametrize(("value", "fits"), [(65504, True), (65536, False)])
+def test_what_comes_as_float16_must_fit(value: int, fits: bool) -> None:
+    settings = parse_aipp_text(RGB)[0]
+    for name in ("minimum", "scale"):
+        item = replace(settings, **{name: (float(-value), 0.0, 0.0)})  # type: ignore[arg-type, type-var]
+        if fits:
+            assert getattr(from_bytes(to_bytes(item, 1, "s"), 1, "s"), name)[0] == -value
+        else:
+            with pytest.raises(InputError, match="must be at most 65504, since it comes as float16"):
+                to_bytes(item, 1, "s")

@@ -271,6 +271,8 @@ def test_a_pass_that_files_cannot_close_is_a_warning(form: str, tmp_path: Path) 
     closed = Switches.of(path, f"{name}:off")
     assert not closed.decide(name).on
     assert closed.warnings == ()
+    path.write_text(json.dumps(graph_switch(**{name: "on"})) if form == "json" else f"{name}:on")
+    assert Switches.of(path).warnings == ()
 
 
 BAD_OPTIONS = [

@@ -22,7 +22,7 @@ from mutation.callmap import CallMap, joined, table
 from mutation.mutants import Mutant, edit, locate, mutants_of, read_list, sample
 from mutation.report import report
 from mutation.runner import Collected, Importer, Job, Outcome, Pool, _Only
-from mutation.selection import Selector, _lines_with
+from mutation.selection import Selector, _closes_over_less, _lines_with
 
 
 def _mutated(source: str) -> set[str]:
@@ -226,15 +226,64 @@ def test_what_runs_at_import_is_judged_by_tests_that_speak_of_it_first(tmp_path:
     path = "ascendsim/toy/b.py"
     text = (tmp_path / path).read_text()
     (tmp_path / "tests").mkdir()
-    for name, said in (("speaks", "assert LIMIT == 8"), ("silent", "assert LIMITS")):
+    imported = "from ascendsim.toy.b import LIMIT\n"
+    for name, said in (
+        ("speaks", f"{imported}assert LIMIT == 8"),
+        ("silent", f"{imported.replace('LIMIT', 'LIMITS')}assert LIMITS  # no LIMIT"),
+        ("other", "from elsewhere import LIMIT"),
+    ):
         (tmp_path / "tests" / f"test_{name}.py").write_text(said)
-    seconds = {"": 0.0, "tests/test_silent.py::quick": 1.0, "tests/test_speaks.py::slow": 5.0}
+    seconds = {
+        "": 0.0,
+        "tests/test_silent.py::quick": 1.0,
+        "tests/test_speaks.py::slow": 5.0,
+        "tests/test_other.py::quick": 1.0,
+    }
     calls = CallMap(
         list(seconds), seconds, {path: (text, {1: 0, 5: 1})}, [bytes([0b1000_0000]), bytes([0b0110_0000])]
     )
     (mutant, *_) = [mutant for mutant in mutants_of(path, text) if mutant.line == 1]
     chosen = Selector(tmp_path, calls, budget=9.0).choose(mutant)
     assert chosen.tests == ["tests/test_speaks.py::slow", "tests/test_silent.py::quick"]
+
+
+def test_code_that_closes_over_less_needs_a_fresh_process() -> None:
+    text = "def outer(limit):\n    def inner(x):\n        return x < limit\n    return inner\n"
+    found = {mutant.mutated: mutant for mutant in mutants_of("x.py", text) if mutant.line == 3}
+    assert _closes_over_less(text, found["return None"]) is True
+    assert _closes_over_less(text, found["return x <= limit"]) is False
+    assert _closes_over_less(text, found["return x >= limit"]) is False
+
+
+TABLES = {
+    "ascendsim/toy/made.py": (
+        "def maker(turned=False):\n    def make(x):\n        return x\n    return make\n"
+    ),
+    "ascendsim/toy/table.py": (
+        "from ascendsim.toy import made\n\nTABLE = {'one': made.maker()}\n\n\n"
+        "def look_up(name):\n    return TABLE[name]\n"
+    ),
+}
+
+
+def test_defaults_are_judged_by_what_runs_the_body_then_by_who_uses_tables_that_hold_it(
+    tmp_path: Path,
+) -> None:
+    for path, text in TABLES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    for name in ("runs", "asks"):
+        (tmp_path / f"test_{name}.py").touch()
+    seconds = {"": 0.0, "test_runs.py::slow": 5.0, "test_asks.py::quick": 1.0}
+    (made, table), sets = TABLES, [bytes([0b1000_0000]), bytes([0b0100_0000]), bytes([0b0010_0000])]
+    lines = {
+        made: (TABLES[made], {1: 0, 2: 0, 3: 1, 4: 0}),
+        table: (TABLES[table], {1: 0, 3: 0, 6: 0, 7: 2}),
+    }
+    (mutant, *_) = [mutant for mutant in mutants_of(made, TABLES[made]) if mutant.line == 1]
+    chosen = Selector(tmp_path, CallMap(list(seconds), seconds, lines, sets), budget=9.0).choose(mutant)
+    assert chosen.fresh
+    assert chosen.tests == ["test_runs.py::slow", "test_asks.py::quick"]
 
 
 def test_a_test_that_runs_little_else_is_asked_first(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.ops import default_opset
 from ascendsim.passes.quant.batches import NAME as BATCHES
+from ascendsim.passes.quant.early import LEAVING
 from ascendsim.passes.quant.qdq import join_quantised
 from ascendsim.passes.quant.roundings import NAME as ROUNDINGS
 from tests.support.quantised import Qdq, by_onnxruntime, feed, with_bytes
@@ -315,6 +316,7 @@ def test_bytes_of_floats_that_leave_are_made_where_these_are_row_major(chip: str
     assert cast is not None
     assert cast.op_type == "Cast"
     assert model.tasks_of(quant.name) == model.tasks_of(cast.name)
+    assert model.fusion.totals("graph")[LEAVING] == (1, 1)
     from_bytes = [node for node in model.graph.nodes if node.op_type == "TransData"]
     assert sum(node.required(0).element_type is DType.FLOAT16 for node in from_bytes) == 1
     arrays = feed(network)

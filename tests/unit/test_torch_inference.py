@@ -14,7 +14,7 @@ from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
 
-from tests.support.torch_functions import examples, functions  # noqa: E402
+from tests.support.torch_functions import arguments, corners, examples, functions  # noqa: E402
 from tests.support.torch_networks import IN_TURN, network  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("untimed_tiles")]
@@ -52,10 +52,11 @@ def test_networks_give_what_eager_mode_gives(name):
     np.testing.assert_allclose(result, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
-def test_every_function_gives_what_eager_mode_gives():
+@pytest.mark.parametrize("called", [functions, corners, arguments])
+def test_every_function_gives_what_eager_mode_gives(called):
     inputs = examples()
-    graph = asim.from_torch(Module(functions), inputs)
-    wanted = functions(*inputs)
+    graph = asim.from_torch(Module(called), inputs)
+    wanted = called(*inputs)
     found = values(graph, *inputs)
     assert found.keys() == wanted.keys()
     wrong = {}

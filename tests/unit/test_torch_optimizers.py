@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import types
 
 import numpy as np
 import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.torch.optimizers import groups_of as read_groups
+from ascendsim.frontends.torch.optimizers import is_optimizer
 from ascendsim.ops import default_opset
 from ascendsim.runtime.plain import evaluate_plain
 from tests.support.torch_present import torch_or_skip
@@ -119,3 +122,60 @@ def test_the_captured_step_does_not_change_the_optimizer():
     step = asim.training_step(module, (DATA[0], TARGETS[0]), loss=nn.functional.mse_loss, optimizer=optimizer)
     step.initial()["0.weight.m"][...] = 7
     np.testing.assert_array_equal(moment, before)
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        (types.SimpleNamespace(param_groups=[], state={}), True),
+        (types.SimpleNamespace(param_groups=[]), False),
+        (types.SimpleNamespace(state={}), False),
+        ("adam", False),
+        (None, False),
+        (torch.optim.SGD([torch.zeros(1)], lr=1), True),
+    ],
+)
+def test_an_optimizer_is_told_by_its_groups_and_its_state(option, wanted):
+    assert is_optimizer(option) is wanted
+
+
+@pytest.mark.parametrize(
+    ("maker", "message"),
+    [
+        (
+            lambda ps: torch.optim.SGD(ps, lr=1, momentum=0.5, dampening=0.5),
+            "option dampening of torch.optim.SGD is not",
+        ),
+        (
+            lambda ps: torch.optim.SGD(ps, lr=1, maximize=True),
+            "option maximize of torch.optim.SGD is not modelled",
+        ),
+        (lambda ps: torch.optim.Adam(ps, amsgrad=True), "option amsgrad of torch.optim.Adam is not modelled"),
+        (lambda ps: torch.optim.RMSprop(ps), "option optimizer must be one of torch.optim's .*, not RMSprop"),
+        (
+            lambda ps: torch.optim.SGD([*ps, torch.zeros(2, 3)], lr=1),
+            r"a parameter of shape \[2, 3\] is not among",
+        ),
+    ],
+)
+def test_formulas_that_are_not_modelled(maker, message):
+    module = network()
+    with pytest.raises(InputError, match=message):
+        read_groups(maker(list(module.parameters())), module)
+
+
+def test_parameters_must_have_taken_as_many_steps():
+    module = network()
+    optimizer = torch.optim.Adam(module.parameters())
+    module(DATA[0]).sum().backward()
+    optimizer.step()
+    (group,) = read_groups(optimizer, module)
+    assert (group.kind, group.steps, sorted(group.state["0.weight"])) == ("adam", 1, ["m", "v"])
+    optimizer.state[module[0].weight]["step"] += 1
+    with pytest.raises(InputError, match=r"must have taken as many steps with each parameter, not \[1, 2\]"):
+        read_groups(optimizer, module)
+    for parameter in module[2].parameters():
+        parameter.requires_grad_(False)
+    module[0].bias.requires_grad_(False)
+    (group,) = read_groups(optimizer, module)
+    assert (group.steps, list(group.state)) == (2, ["0.weight"])

@@ -164,9 +164,7 @@ def _external(
             "check the model file",
         )
     if folder is None:
-        return absent(
-            proto, dtype, shape, f"file {location} is not at hand: the model was not read from a file"
-        )
+        return absent(proto, dtype, shape, f"file {location} is not at hand")
     path = _inside(folder, location, subject)
     if not path.is_file():
         return absent(proto, dtype, shape, f"file {location} is missing")

@@ -66,7 +66,7 @@ def to_bytes(item: AippSettings, batch: int, subject: str) -> Array:
         _CODES[item.input_format], bool(item.matrix), item.swap, 0, batch, item.source[1], item.source[0],
         *(item.matrix or (0,) * 9), *biases,
     )  # fmt: skip
-    limit = np.finfo(np.float16).max
+    limit = float(np.finfo(np.float16).max)
     for name, values in (("min_chn", item.minimum), ("var_reci_chn", item.scale)):
         if max(abs(value) for value in values) > limit:
             raise InputError(

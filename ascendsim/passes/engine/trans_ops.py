@@ -42,7 +42,7 @@ def is_lossless(source: DType, target: DType) -> bool:
         )
     bits, signed = 8 * source.itemsize, source.value.startswith("int")
     if target.is_float:
-        return bits - signed <= _MANTISSA[target] and bits < 1 << (_EXPONENT[target] - 1)
+        return bool(bits - signed <= _MANTISSA[target])  # exponents reach far beyond so few digits
     if target.value.startswith("int"):
         return 8 * target.itemsize > bits or (signed and 8 * target.itemsize >= bits)
     return not signed and 8 * target.itemsize >= bits

@@ -98,12 +98,8 @@ def repeat(call: Call, x: Tensor, times: Sequence[int]) -> Tensor:
 
 def select(call: Call, x: Tensor, axis: int, index: Any) -> Tensor:
     """One place of an axis, which goes away."""
-    return call.op(
-        "Gather",
-        x,
-        call.dims([index]) if type(index) is not int else call.array(index, "index"),
-        axis=axis_of(x, axis),
-    )
+    place = call.array(index, "index") if type(index) is int else call.reshaped(call.dims([index]), ())
+    return call.op("Gather", x, place, axis=axis_of(x, axis))
 
 
 def sliced(call: Call, x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:

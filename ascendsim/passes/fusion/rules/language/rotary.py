@@ -334,7 +334,7 @@ def _by_head(node: Node) -> tuple[int, int, int, int] | None:
     shape, heads = node.required(0).static_shape, int(node.attr("num_heads", 0))
     if len(shape) == 4:
         return shape[0], shape[2], shape[1], shape[3]
-    if len(shape) != 3 or heads < 1 or shape[2] % heads:
+    if heads < 1 or shape[2] % heads:
         return None
     return shape[0], shape[1], heads, shape[2] // heads
 
