@@ -12,7 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.scaling import CHIPS, NETWORKS, RESOURCES, Times, ladder, more_of
+from ascendsim.soc import load
+from tests.support.scaling import (
+    CHIPS,
+    NETWORKS,
+    RESOURCES,
+    Times,
+    duration_us,
+    ladder,
+    more_of,
+    network,
+)
 from tests.support.scaling_known import KNOWN_MORE, MORE, Step, reason_of
 
 HEAD = """# More of a resource: what was run
@@ -34,12 +44,37 @@ them.
 
 OTHER_CHIPS = """## A larger chip is not more of everything
 
-Tasks of small networks are short, and what starts them is dearer on 910B: a block 134 ns (profiles: 1.4 us
-with one block, 7.7 with 48), a kernel 780 ns (profiles), the gap to the next task 1 us (assumed); on 310P3
-they are 87 ns (as 910A), 326 ns and 133 ns (from throughput of networks). So mobilenet_v3_small at batch 1
-takes 256 us on 310P3 and 447 us on 910B1, which has more of every resource; with the gap of 310P3 it would be
-361 us there, with its blocks too 317, with all three 272.
+Tasks of small networks are short, and what starts them is dearer on 910B: a block
+{own.block_dispatch_ns:.0f} ns (profiles: 1.4 us with one block, 7.7 with 48), a kernel
+{own.kernel_init_ns:.0f} ns (profiles), the gap to the next task {own.task_gap_us:g} us (assumed); on 310P3
+they are {other.block_dispatch_ns:.0f} ns (as 910A), {other.kernel_init_ns:.0f} ns and {gap:.0f} ns (from
+throughput of networks). So mobilenet_v3_small at batch 1 takes {small:.0f} us on 310P3 and {large:.0f} us
+on 910B1, which has more of every resource; with the gap of 310P3 it would be {with_gap:.0f} us there, with
+its blocks too {with_blocks:.0f}, with all three {with_all:.0f}.
 """
+
+
+def other_chips() -> str:
+    """What launches cost a small network on a large chip, by the chips as they are."""
+    own, other = load("Ascend910B1").launch, load("Ascend310P3").launch
+    changes = {
+        f"launch.{name}": getattr(other, name)
+        for name in ("task_gap_us", "block_dispatch_ns", "kernel_init_ns")
+    }
+    graph = network("mobilenet_v3_small")
+    times = [
+        duration_us(graph, load("Ascend910B1", dict(list(changes.items())[:count]))) for count in range(4)
+    ]
+    return OTHER_CHIPS.format(
+        own=own,
+        other=other,
+        gap=1e3 * other.task_gap_us,
+        small=duration_us(graph, load("Ascend310P3")),
+        large=times[0],
+        with_gap=times[1],
+        with_blocks=times[2],
+        with_all=times[3],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +151,7 @@ def page(
         reasons.setdefault(text, []).append(step)
     for number, (reason, steps) in enumerate(reasons.items(), 1):
         lines += [f"{number}. {reason}.", *_by_resource(steps), ""]
-    return "\n".join([*lines, OTHER_CHIPS]).rstrip() + "\n"
+    return "\n".join([*lines, other_chips()]).rstrip() + "\n"
 
 
 def _by_resource(steps: Iterable[Step]) -> list[str]:
