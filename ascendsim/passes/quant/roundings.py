@@ -5,10 +5,10 @@
     QLinearMul(x, QLinearSigmoid(x))        =>      QuantSwish(x)
 
 An exporter quantises every result, so a product and its bias come apart. Joined, what lies between stays in
-int32 (float16 on the vector unit) and is not cut to its own range. The result differs from that of the file
-by at most one step where the rounding that is left out is worth less than one step of the result, and the
-range between holds all values: that is what is asked for. A rounding of half a step s reaches the result as
-s / 2 / s_result, times the largest factor it meets.
+int32 (float16 on the vector unit) and is not cut to its own range. Asked for is that the rounding that is
+left out is worth less than one step of the result, so that values within the range between differ from those
+of the file by at most one step; values that the file cuts there go on uncut, and may differ by more. A
+rounding of half a step s reaches the result as s / 2 / s_result, times the largest factor it meets.
 """
 
 from __future__ import annotations
