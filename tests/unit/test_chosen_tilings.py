@@ -1,0 +1,44 @@
+"""Tables of what the searches for tilings choose, and of how work is shared among cores
+(`tests/golden/tilings`).
+
+Nearly all of it costs only time: a mistake makes a tiling that fits and computes the same, a little more
+slowly. The searches are not run on the machine but by the closed form, in the interpreter, so that a table
+takes a second at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ascendsim.lower.templates import compiled_search, tiling
+from tests.support import chosen_operators, chosen_shares, chosen_tilings
+
+TABLES: dict[str, tuple[str, Callable[[], str]]] = {
+    "products": ("Matrix products of all kinds.", chosen_tilings.products),
+    "maps": ("Convolutions of all kinds.", chosen_tilings.maps),
+    "special_maps": ("Convolutions with rules of their own.", chosen_tilings.special_maps),
+    "filters": ("Gradients of filters: the best tiling, and its blocks.", chosen_shares.filters),
+    "pairs": ("Two convolutions in a task: heights of bands, best first.", chosen_shares.pairs),
+    "vectors": ("Blocks of vector work.", chosen_shares.vectors),
+    "moves": ("Blocks of movement and scalar work.", chosen_shares.moves),
+    "operators": ("Blocks of operators with templates of their own.", chosen_operators.operators),
+}  # fmt: skip
+ABOUT = """\
+The best tiling, those that come near and are worth a run, and what all are like that fit.
+A good reason to renew it: a rule for shares or tiles, a rate or a term of the closed form has a new source,
+and each line that moves is one that it is about. Cycles are the closed form's, of the busiest core.
+Blocks: slots and bytes of each buffer; of each pipe its instructions / bytes, elements, products or cycles.
+"""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_is_chosen(
+    name: str, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_search._BUDGET, "pays", lambda: False)
+    tiling._search.cache_clear()
+    tiling._best_of_all.cache_clear()
+    title, table = TABLES[name]
+    golden(f"tilings/{name}.txt", f"{title}\n\n{ABOUT}\n{table()}")
