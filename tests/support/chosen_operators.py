@@ -17,7 +17,14 @@ from ascendsim.soc import load
 from tests.support.chosen_shares import stage_text
 from tests.support.listed_stages import asked
 
-CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1", "Ascend910B")
+CHIPS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Ascend310", {}),
+    ("Ascend310P3", {}),
+    ("Ascend910A", {}),
+    ("Ascend910B1", {}),
+    ("Ascend910B", {}),
+    ("Ascend910B4", {"vector_frequency_mhz": 700, "buffers.ub": 128 << 10}),
+)
 HALF, FULL = DType.FLOAT16, DType.FLOAT32
 
 
@@ -25,8 +32,8 @@ def operators() -> str:
     """A table of operators whose templates make whole stages, or that ask for what no other work has."""
     rows = []
     for make in OPERATORS:
-        for chip in CHIPS:
-            soc = load(chip)
+        for chip, changes in CHIPS:
+            soc = load(chip, changes)
             b = asim.GraphBuilder(dtype=HALF)
             try:
                 made = make(b)

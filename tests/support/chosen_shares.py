@@ -14,8 +14,9 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
 from ascendsim.isa.instructions import Img2Col, Loop, Mmad, Move, Scalar, SetFlag, Statement, Vector, WaitFlag
+from ascendsim.isa.notes import without_notes
 from ascendsim.isa.program import Block
-from ascendsim.lower.templates.cube_pair import pair_options
+from ascendsim.lower.templates.cube_pair import _band_heights, pair_options
 from ascendsim.lower.templates.filter_grad import filter_stage
 from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, candidates
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
@@ -55,8 +56,13 @@ WHOLE = 1 << 30  # a burst that never ends
 
 
 def stage_text(stage: Stage) -> str:
-    """Groups of equal blocks, one a line."""
-    return "".join(f"    {group.count} x {block_text(group.block)}\n" for group in stage.groups)
+    """Groups of equal blocks, one a line; of blocks with notes, how many instructions lack them."""
+    lines = []
+    for group in stage.groups:
+        silent = len(list(without_notes(group.block.body))) if group.origins else 0
+        note = f", {silent} silent" * bool(silent)
+        lines.append(f"    {group.count} x {block_text(group.block)}{note}\n")
+    return "".join(lines)
 
 
 def block_text(block: Block) -> str:
@@ -104,19 +110,31 @@ def vector_works() -> Iterator[VectorWork]:
                 long_code=random.random() < 0.1,
             )
         yield work
-    for split, images, blocks in (
-        ("images", 5, 3), ("images", 1, 40), ("images or blocks", 4, 50), ("images or blocks", 64, 4),
-        ("sums", 3, 40), ("sums", 50, 4), ("sums", 20, 5), ("sums", 9, 2), ("images", 40, 2),
+    for split, images, blocks, size in (
+        ("images", 5, 3, 14), ("images", 1, 40, 7), ("images or blocks", 4, 50, 28), ("sums", 3, 40, 14),
+        ("images or blocks", 64, 4, 56), ("sums", 50, 4, 112), ("sums", 20, 5, 60), ("sums", 9, 2, 30),
+        ("images", 40, 2, 90), ("images", 3, 7, 128), ("images or blocks", 2, 30, 100),
     ):  # fmt: skip
-        x, y = (ref(name, (images, blocks * 16, 14, 14), Format.NC1HWC0) for name in "xy")
-        rows, columns, maps = images * 196, blocks * 16, Maps(images, blocks, split)  # type: ignore[arg-type]
+        x, y = (ref(name, (images, blocks * 16, size, size), Format.NC1HWC0) for name in "xy")
+        rows, columns = images * size * size, blocks * 16
+        maps = Maps(images, blocks, split)  # type: ignore[arg-type]
         if split == "sums":
             total = Stream(ref("t", (columns,), dtype=FULL), "col")
             steps = (Step("vconv", FULL), Step("vadd", FULL))
             yield VectorWork(rows, columns, steps, (Stream(x),), (total,), "rows", maps=maps)
             continue
         scale = Stream(ref("c", (columns,), dtype=FULL), "col")
-        yield VectorWork(rows, columns, (Step("vmul"),), (Stream(x), scale), (Stream(y),), maps=maps)
+        scaled = (Step("vrsqrt", FULL, "col"), Step("vmul"))[size % 4 == 0 :]
+        yield VectorWork(rows, columns, scaled, (Stream(x), scale), (Stream(y),), maps=maps)
+    for rows, columns in ((500, 768), (96, 12_000), (7, 200_000), (4000, 40)):  # rows that are normalised
+        x, y = ref("x", (rows, columns)), ref("y", (rows, columns))
+        scale, mean = Stream(ref("c", (columns,)), "col"), Stream(ref("t", (rows,), dtype=FULL), "row")
+        folds = (Step("vcadd", FULL), Step("vsub", FULL), Step("vcmax", FULL), Step("vadds"), Step("vmul"))
+        for outputs in ((Stream(y),), (Stream(y), mean)):
+            for in_turn in (False, True):
+                yield VectorWork(
+                    rows, columns, folds, (Stream(x), scale), outputs, "cols", 3, in_turn=in_turn
+                )
     for planes, high, kernel, stride, pad in ((12, 30, 3, 2, 1), (300, 14, 2, 2, 0), (3, 200, 5, 1, 2)):
         out = (high + 2 * pad - kernel) // stride + 1
         image, pooled = Stream(ref("x", (planes, high, high))), Stream(ref("y", (planes, out, out)))
@@ -231,8 +249,9 @@ def _filter(one: FilterTiling) -> str:
 
 
 def pairs() -> str:
-    """A table of two convolutions in a task: bands of the best few heights."""
-    rows = []
+    """A table of two convolutions in a task: heights of bands that are tried, and the best few of some."""
+    rows = ["Heights that are tried by rows of a share:\n"]
+    rows += [f"    {many}: {' '.join(map(str, _band_heights(many)))}\n" for many in (*range(1, 70), 100, 224)]
     works = (  # channels, size, middle, kernel, outputs, kernel, stride, images
         (64, 56, 64, 1, 64, 3, 1, 1), (16, 112, 32, 3, 16, 3, 2, 1), (64, 28, 128, 3, 64, 1, 1, 4),
         (3, 64, 16, 5, 24, 3, 1, 9),
@@ -260,7 +279,7 @@ def _table(works: list[tuple[VectorWork | MoveWork | ScalarWork, object]]) -> st
     rows = []
     for (work, lower), chip in zip(works, cycle(CHIPS), strict=False):
         soc = load(chip)
-        given = (soc,) if isinstance(work, ScalarWork) else (soc, Expansion(soc))
+        given = (soc,) if isinstance(work, ScalarWork) else (soc, Expansion(soc, noted=True))
         try:
             found = stage_text(lower(*given))  # type: ignore[operator]
         except CompileError as error:

@@ -19,6 +19,7 @@ from ascendsim.lower.templates.tiling import candidates as tilings_of
 from ascendsim.opset.work import ConvGeometry, CubeWork
 from ascendsim.soc import SocSpec, load
 from tests.support import random_cubes
+from tests.support.chosen_shares import stage_text
 from tests.support.lowering import convolution, ref
 
 MOST = 400  # tilings of a work that are all looked at
@@ -39,13 +40,19 @@ def chips() -> Iterator[SocSpec]:
 
 def chosen(work: CubeWork, soc: SocSpec) -> str:
     """The best few tilings, and what all candidates are like."""
-    tilings = [make.args[2] for make in cube_options(work, soc, Expansion(soc))]  # type: ignore[attr-defined]
+    options = cube_options(work, soc, Expansion(soc, noted=True))
+    tilings = [make.args[2] for make in options]  # type: ignore[attr-defined]
     best = tilings[0]
     lines = [f"    {tiling_line(best)}"]
     others = [f"{_short(one, best)} {one.cycles:.1f}" for one in tilings[1:]]
     if others:
         lines.append(f"    near: {', '.join(others)}")
-    return "\n".join([*lines, f"    all: {of_all(product_of(work, soc), soc)}"])
+    lines.append(f"    all: {of_all(product_of(work, soc), soc)}")
+    try:
+        lines.append(stage_text(options[0]()).rstrip())
+    except CompileError as error:  # what its epilogue reads does not fit beside the tile
+        lines.append(f"    {error}")
+    return "\n".join(lines)
 
 
 def tiling_line(one: Tiling) -> str:

@@ -13,12 +13,13 @@ from collections.abc import Callable
 import pytest
 
 from ascendsim.lower.templates import compiled_search, tiling
-from tests.support import chosen_operators, chosen_shares, chosen_tilings
+from tests.support import chosen_operators, chosen_shares, chosen_tilings, tried_sizes
 
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "products": ("Matrix products of all kinds.", chosen_tilings.products),
     "maps": ("Convolutions of all kinds.", chosen_tilings.maps),
     "special_maps": ("Convolutions with rules of their own.", chosen_tilings.special_maps),
+    "sizes": ("Sizes that are tried along an axis, by its length.", tried_sizes.sizes),
     "filters": ("Gradients of filters: the best tiling, and its blocks.", chosen_shares.filters),
     "pairs": ("Two convolutions in a task: heights of bands, best first.", chosen_shares.pairs),
     "vectors": ("Blocks of vector work.", chosen_shares.vectors),
