@@ -158,10 +158,9 @@ def sizes() -> str:
     return "\n".join([*lines, ""])
 
 
-def geometry(work: object) -> ConvGeometry:
-    found = work.conv
-    assert isinstance(found, ConvGeometry)
-    return found
+def geometry(work: CubeWork) -> ConvGeometry:
+    assert work.conv is not None
+    return work.conv
 
 
 def wide(height: int, width: int) -> ConvGeometry:

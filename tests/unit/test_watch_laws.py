@@ -114,7 +114,7 @@ def by_hand(node: Node, values: Mapping[Tensor, Array]) -> Finding | None:
         return Finding(kind=kind, largest=largest or np.inf, limit=65504.0, count=int(lost.sum()), **plain)
     zeros = (result == 0) & (exact != 0)
     small = ((result != 0) & (abs(result) < 2.0**-14)).sum()
-    if not zeros.any() or not all(array.any() for array in given):
+    if not zeros.any():
         return None
     if small * 128 < result.size and result.any():
         return None  # too few small ones beside it to look
@@ -275,6 +275,25 @@ def test_numbers_that_float32_holds_are_no_overflow_where_inputs_are_gone() -> N
     watch.chain(graph.nodes, values | results, seen, results, lambda _: np.dtype(np.float32))
     (finding,) = watch.report().findings
     assert (finding.name, finding.kind, finding.dtype) == ("Exp", "infinite", "float32")
+
+
+def test_zeros_are_found_beside_an_input_that_is_nothing_but_zeros() -> None:
+    """Products of 1e-5 and 1e-4, sixteen each, with a bias of zeros: 1.6e-8 is zero in float16."""
+    b = GraphBuilder("biased")
+    shapes = {"a": (4, 16), "w": (16, 40), "c": (40,)}
+    given = [b.input(name, shape, DType.FLOAT16) for name, shape in shapes.items()]
+    b.output(b.op("Gemm", *given, name="product"), "y")
+    graph = b.build()
+    (node,) = graph.nodes
+    arrays = {name: np.full(shape, 1e-4, HALF) for name, shape in shapes.items()}
+    arrays["a"][:2], arrays["c"] = 1e-5, np.zeros(40, HALF)
+    values = [arrays[name] for name in shapes]
+    watch = Watch(default_opset())
+    watch.begin(graph, arrays, dtype_of)
+    watch.node(node, values, default_opset().get(node).compute(node, values, [HALF]))
+    (finding,) = watch.report().findings
+    assert (finding.name, finding.kind, finding.count, finding.elements) == ("product", "flushed", 80, 160)
+    assert finding.largest == pytest.approx(1.6e-8, rel=0.01)
 
 
 @pytest.mark.parametrize("turns", [1, 3])
