@@ -24,14 +24,16 @@ CHIPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Ascend910B1", {}),
     ("Ascend910B", {}),
     ("Ascend910B4", {"vector_frequency_mhz": 700, "buffers.ub": 128 << 10}),
+    ("Ascend910B1", {"vector_cores": 24}),
+    ("Ascend910B1", {"vector_cores": 12}),
 )
 HALF, FULL = DType.FLOAT16, DType.FLOAT32
 
 
-def operators() -> str:
-    """A table of operators whose templates make whole stages, or that ask for what no other work has."""
+def operators(name: str) -> str:
+    """A table of one of `OPERATORS` on all chips."""
     rows = []
-    for make in OPERATORS:
+    for make in (make for make in OPERATORS if make.__name__ == name):
         for chip, changes in CHIPS:
             soc = load(chip, changes)
             b = asim.GraphBuilder(dtype=HALF)
@@ -42,7 +44,8 @@ def operators() -> str:
                 found = "".join(map(stage_text, Lowering(soc).stages(work)))
             except AscendSimError:
                 found = "    refused\n"
-            rows.append(f"{chip}: {make.__name__.replace('_', ' ')}\n{found}")
+            changed = "".join(f", {key} {value}" for key, value in changes.items())
+            rows.append(f"{chip}{changed}: {make.__name__.replace('_', ' ')}\n{found}")
     return "".join(rows)
 
 

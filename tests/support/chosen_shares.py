@@ -135,6 +135,32 @@ def vector_works() -> Iterator[VectorWork]:
                 yield VectorWork(
                     rows, columns, folds, (Stream(x), scale), outputs, "cols", 3, in_turn=in_turn
                 )
+    for rows, columns in ((3, 100_000), (1, 400_000), (9, 60_000), (2, 700), (40, 9000)):  # few long rows
+        x, y = ref("x", (rows, columns)), ref("y", (rows, columns))
+        total = Stream(ref("t", (rows,), dtype=FULL), "row")
+        for sweeps, outputs in ((1, (total,)), (3, (total,)), (1, (Stream(y), total)), (3, (Stream(y),))):
+            yield VectorWork(
+                rows,
+                columns,
+                (Step("vmuls"), Step("vcadd", FULL)),
+                (Stream(x),),
+                outputs,
+                "cols",
+                sweeps,
+                in_turn=True,
+            )
+    for kind in (DType.INT32, DType.INT16, DType.INT8, DType.BFLOAT16, DType.UINT8):
+        for op in ("vcadd", "vcmax", "vcmin"):
+            x, y = ref("x", (60, 900), dtype=kind), ref("y", (60,), dtype=kind)
+            yield VectorWork(60, 900, (Step(op, kind),), (Stream(x),), (Stream(y, "row"),), "cols")
+    for channels, size in ((2064, 20), (4096, 7), (640, 60)):  # blocks of several widths
+        x, y = (
+            ref(name, (1, channels, size, size), Format.NC1HWC0, kind)
+            for name, kind in (("x", DType.INT8), ("y", HALF))
+        )
+        rows = size * size
+        yield VectorWork(rows, channels, (Step("vconv"), Step("vmuls")), (Stream(x),), (Stream(y),))
+        yield VectorWork(rows, channels, (Step("vmuls"), Step("vconv")), (Stream(y),), (Stream(x),))
     for planes, high, kernel, stride, pad in ((12, 30, 3, 2, 1), (300, 14, 2, 2, 0), (3, 200, 5, 1, 2)):
         out = (high + 2 * pad - kernel) // stride + 1
         image, pooled = Stream(ref("x", (planes, high, high))), Stream(ref("y", (planes, out, out)))
@@ -194,25 +220,29 @@ def move_works() -> Iterator[MoveWork | ScalarWork]:
             pieces=random.choice((0, 0, 0, 5, 64)),
             most_cores=random.choice((0, 0, 7)),
         )
+    for total, part in ((500, 300), (9000, 9000), (40_000, 70), (70, 70)):  # element by element
+        x, y = ref("x", (total,)), ref("y", (part,))
+        yield MoveWork((Copy(x, y, 2 * part, 2, 2),), one_by_one=True)
     for elements in (1, 63, 64, 1000, 2000, 30_000):
         yield ScalarWork(elements, 8, (ref("x", (elements,)),), (ref("y", (elements,)),))
 
 
-def vectors() -> str:
-    """A table of vector work."""
-    return _table([(work, partial(lower_vector, work)) for work in vector_works()])
+def vectors(chip: str) -> str:
+    """A table of vector work on a chip."""
+    return _table(chip, [(work, partial(lower_vector, work)) for work in vector_works()])
 
 
-def moves() -> str:
-    """A table of movement and scalar work."""
+def moves(chip: str) -> str:
+    """A table of movement and scalar work on a chip."""
     return _table(
+        chip,
         [
             (
                 work,
                 partial(lower_movement, work) if isinstance(work, MoveWork) else partial(lower_scalar, work),
             )
             for work in move_works()
-        ]
+        ],
     )
 
 
@@ -275,9 +305,11 @@ def pairs() -> str:
     return "".join(rows)
 
 
-def _table(works: list[tuple[VectorWork | MoveWork | ScalarWork, object]]) -> str:
+def _table(only: str, works: list[tuple[VectorWork | MoveWork | ScalarWork, object]]) -> str:
     rows = []
     for (work, lower), chip in zip(works, cycle(CHIPS), strict=False):
+        if chip != only:
+            continue
         soc = load(chip)
         given = (soc,) if isinstance(work, ScalarWork) else (soc, Expansion(soc, noted=True))
         try:

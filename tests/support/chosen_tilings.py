@@ -12,10 +12,13 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import Format
 from ascendsim.lower.templates.cube import cube_options, product_of
+from ascendsim.lower.templates.least import least_cycles, least_of_moves, least_of_tiles, loading_cycles
 from ascendsim.lower.templates.product import Product, rates_of
+from ascendsim.lower.templates.share_tiles import HOLDS
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.tiling import Tiling
 from ascendsim.lower.templates.tiling import candidates as tilings_of
+from ascendsim.lower.templates.traffic import traffic_of
 from ascendsim.opset.work import ConvGeometry, CubeWork
 from ascendsim.soc import SocSpec, load
 from tests.support import random_cubes
@@ -26,15 +29,23 @@ MOST = 400  # tilings of a work that are all looked at
 SMALL = {"buffers.l1": 96 << 10}  # so that panels do not fit and kernel rows come in parts
 
 
+CHIPS = (
+    "Ascend310",
+    "Ascend310P3",
+    "Ascend910A",
+    "Ascend910B1",
+    "Ascend610Lite",
+    "Ascend910B4",
+    "Ascend910B",
+    "Ascend310B1",
+)
+
+
 def chips() -> Iterator[SocSpec]:
     """Over and over: every generation and number of cores, now and then with a small L1 or a larger L0."""
-    names = (
-        "Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1", "Ascend610Lite", "Ascend910B4", "Ascend910B",
-        "Ascend310B1",
-    )  # fmt: skip
     while True:
         for changes in ({}, {}, SMALL, {}, {"buffers.l0a": 128 << 10, "issue.queue_depth.M": 16}):
-            for name in names:
+            for name in CHIPS:
                 yield load(name, changes if name != "Ascend310B1" else {})
 
 
@@ -47,7 +58,10 @@ def chosen(work: CubeWork, soc: SocSpec) -> str:
     others = [f"{_short(one, best)} {one.cycles:.1f}" for one in tilings[1:]]
     if others:
         lines.append(f"    near: {', '.join(others)}")
-    lines.append(f"    all: {of_all(product_of(work, soc), soc)}")
+    product = product_of(work, soc)
+    lines.append(f"    all: {of_all(product, soc)}")
+    if not best.columns:
+        lines.append(f"    {of_memory(product, soc, best)}")
     try:
         lines.append(stage_text(options[0]()).rstrip())
     except CompileError as error:  # what its epilogue reads does not fit beside the tile
@@ -93,14 +107,32 @@ def of_all(product: Product, soc: SocSpec) -> str:
     return "; ".join(filter(None, (text, holding, f"{bands} in bands" if bands else "")))
 
 
-def products() -> str:
-    """A table of matrix products of all kinds."""
-    return _table(_products())
+def of_memory(product: Product, soc: SocSpec, one: Tiling) -> str:
+    """Bounds by which a search would leave a tiling out, and what it moves where nothing or all is in L2."""
+    rates = rates_of(soc, product.dtype, product.conv is not None)
+    share = one.share_batch, one.share_images, one.share_m, one.share_n
+    tile = one.tile_m, one.tile_n
+    tiles = least_of_tiles(product, rates, share, tile, one.accumulators)
+    bounds = [
+        least_cycles(product, rates, share),
+        loading_cycles(product, rates, share, *tile),
+        tiles,
+        *(least_of_moves(product, rates, share, tile, hold, tiles - rates.latency) for hold in HOLDS),
+    ]
+    t = traffic_of(product, rates, share, tile, one.chunk_k, one.hold, one.band_m)
+    ends = "; ".join(" ".join(f"{number:.6g}" for number in end) for end in (t.far, t.near))
+    moved = f"{t.a_tile:.0f} {t.b_tile:.0f} by {t.cores}, {t.writing:.1f} out, {t.in_l2:.4f} of"
+    return f"at least {' '.join(f'{bound:.1f}' for bound in bounds)}; moves {moved} {ends}"
 
 
-def maps() -> str:
-    """A table of convolutions of all kinds."""
-    return _table(_maps())
+def products(chip: str) -> str:
+    """A table of matrix products of all kinds on a chip."""
+    return _table(item for item in _products() if item[2].name == chip)
+
+
+def maps(chip: str) -> str:
+    """A table of convolutions of all kinds on a chip."""
+    return _table(item for item in _maps() if item[2].name == chip)
 
 
 def special_maps() -> str:

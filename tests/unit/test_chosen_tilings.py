@@ -9,23 +9,29 @@ takes a second at most.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from ascendsim.lower.templates import compiled_search, tiling
 from tests.support import chosen_operators, chosen_shares, chosen_tilings, tried_sizes
 
-TABLES: dict[str, tuple[str, Callable[[], str]]] = {
-    "products": ("Matrix products of all kinds.", chosen_tilings.products),
-    "maps": ("Convolutions of all kinds.", chosen_tilings.maps),
+Table = tuple[str, Callable[[], str]]
+TABLES: dict[str, Table] = {
     "special_maps": ("Convolutions with rules of their own.", chosen_tilings.special_maps),
     "sizes": ("Sizes that are tried along an axis, by its length.", tried_sizes.sizes),
     "filters": ("Gradients of filters: the best tiling, and its blocks.", chosen_shares.filters),
     "pairs": ("Two convolutions in a task: heights of bands, best first.", chosen_shares.pairs),
-    "vectors": ("Blocks of vector work.", chosen_shares.vectors),
-    "moves": ("Blocks of movement and scalar work.", chosen_shares.moves),
-    "operators": ("Blocks of operators with templates of their own.", chosen_operators.operators),
-}  # fmt: skip
+}
+for chip in chosen_tilings.CHIPS:
+    TABLES[f"products_{chip}"] = "Matrix products of all kinds.", partial(chosen_tilings.products, chip)
+    TABLES[f"maps_{chip}"] = "Convolutions of all kinds.", partial(chosen_tilings.maps, chip)
+for chip in chosen_shares.CHIPS:
+    TABLES[f"vectors_{chip}"] = "Blocks of vector work.", partial(chosen_shares.vectors, chip)
+    TABLES[f"moves_{chip}"] = "Blocks of movement and scalar work.", partial(chosen_shares.moves, chip)
+for make in chosen_operators.OPERATORS:
+    name = make.__name__
+    TABLES[name] = "Blocks of an operator.", partial(chosen_operators.operators, name)
 ABOUT = """\
 The best tiling, those that come near and are worth a run, and what all are like that fit.
 A good reason to renew it: a rule for shares or tiles, a rate or a term of the closed form has a new source,

@@ -88,8 +88,11 @@ def test_a_tile_brings_the_rows_that_it_needs(stride, kernel, dilation, pad):
 
 def test_chunks_do_not_go_over_channel_blocks():
     conv = ConvGeometry(1, 32, 8, 8, 3, 3, 1, 1, 1, 1, (0, 0, 0, 0), 6, 6)
-    with pytest.raises(CompileError, match="channel block"):
-        held_rows(conv, 0, 6, (7, 4))
+    for first, count in ((7, 4), (4, 9), (9, 10), (8, 2)):
+        with pytest.raises(CompileError, match="channel block"):
+            held_rows(conv, 0, 6, (first, count))
+    for first, count, rows in ((0, 9, 3), (9, 9, 3), (0, 18, 3), (3, 6, 2), (4, 2, 1), (8, 1, 1)):
+        assert held_rows(conv, 0, 6, (first, count)).virtual == rows
 
 
 def test_arrays_of_boxes_and_what_is_defined_of_them():
