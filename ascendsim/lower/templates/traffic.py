@@ -131,7 +131,9 @@ def traffic_of(
             min(rates.port_out, rates.dram / cores),
             (core_a + more) / far_a + core_b / far_b,
         ),
-        End(of_weights / rates.dram, way_a, near_b, rates.port_out, (core_a + more) / way_a + core_b / near_b),
+        End(
+            of_weights / rates.dram, way_a, near_b, rates.port_out, (core_a + more) / way_a + core_b / near_b
+        ),
         0.5
         * min(
             1.0, rates.l2_size / (a + extra_in - product.again_bytes + out + (0 if rates.l2_managed else b))
