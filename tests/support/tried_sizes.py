@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
+from ascendsim.core.errors import CompileError
 from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.even_tiling import cores_of_columns, cores_of_images, divisors
 from ascendsim.lower.templates.filter_tiling import FilterProduct, _column_tiles, _cut, _runs
+from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.sharing import even_bursts
 from ascendsim.lower.templates.strips import Strip, row_parts, strip_of
@@ -155,7 +158,29 @@ def sizes() -> str:
                 for share in range(1, strip.batch + 1)
             ],
         )
+    for chip in (
+        "Ascend310",
+        "Ascend310P3",
+        "Ascend910A",
+        "Ascend910B1",
+        "Ascend910B",
+        "Ascend910B4",
+        "Ascend310B1",
+    ):
+        own = load(chip)
+        for kind, convolves in (("float16", False), ("float32", False), ("float32", True), ("int8", False)):
+            try:
+                rates = rates_of(own, kind, convolves)
+            except CompileError as error:
+                lines.append(f"{chip} {kind}: {error}")
+                continue
+            figures = [f"{item.name} {_figure(getattr(rates, item.name))}" for item in fields(rates)]
+            lines.append(f"{chip} {kind}{' of convolutions' * convolves}: {', '.join(figures)}")
     return "\n".join([*lines, ""])
+
+
+def _figure(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def geometry(work: CubeWork) -> ConvGeometry:

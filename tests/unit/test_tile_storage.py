@@ -45,6 +45,15 @@ def test_places_of_single_elements():
     assert places.shape == (2, 1, 16, 32)
 
 
+def test_tensors_of_too_few_axes_for_a_format_lie_in_a_row():
+    line, image = np.arange(5, dtype=np.float16), np.arange(30, dtype=np.float16).reshape(2, 3, 5)
+    for array, format in ((line, Format.FRACTAL_NZ), (image, Format.NC1HWC0), (line, Format.NC1HWC0)):
+        there = stored(array, format)
+        np.testing.assert_array_equal(there, array)
+        assert not np.shares_memory(there, array)
+        np.testing.assert_array_equal(logical(there.reshape(-1), array.shape, format), array)
+
+
 def test_groups_lie_on_the_diagonal_of_an_enlarged_one():
     weights = np.arange(1, 25, dtype=np.float16).reshape(6, 2, 1, 2)  # three groups of two outputs
     there = stored(weights, Format.FRACTAL_Z, Filters(groups=2, channels=4, outputs=4))

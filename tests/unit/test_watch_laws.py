@@ -296,6 +296,32 @@ def test_zeros_are_found_beside_an_input_that_is_nothing_but_zeros() -> None:
     assert finding.largest == pytest.approx(1.6e-8, rel=0.01)
 
 
+def test_numbers_without_trouble_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros beside plain numbers, and what is large in a type that holds it, are no reason to do it again."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing is suspicious")
+
+    for name in ("_in_float32", "_one_by_one"):
+        monkeypatch.setattr(Watch, name, refuse)
+    half = np.array([[0, 1, -2, 65504], [2.0**-14, 0, 0, 3]], HALF)
+    for kind in ("Abs", "Neg"):
+        assert not one_node(kind, half).findings
+        assert not one_node(kind, np.array([[1e6, 0, 1e38]], np.float32)).findings
+    b = GraphBuilder("large")
+    first = b.op("Abs", b.input("p", SHAPE, DType.FLOAT32), name="first")
+    b.output(b.op("Neg", first, name="second"), "y")
+    graph = b.build()
+    infer(graph, default_opset())
+    nodes, single = list(graph.topological()), np.dtype(np.float32)
+    array = np.full(SHAPE, 65520, np.float32)
+    watch = Watch(default_opset())
+    watch.begin(graph, {"p": array}, lambda _: single)
+    seen = {nodes[0]: Magnitudes(65520.0)}
+    watch.chain(nodes, {graph.inputs[0]: array}, seen, {nodes[1].output: -array}, lambda _: single)
+    assert [item.largest for item in watch.report().ranges] == [65520.0, 65520.0]
+
+
 @pytest.mark.parametrize("turns", [1, 3])
 def test_turns_of_a_loop_add_up(turns: int) -> None:
     for graph, arrays, values in stories()[:10]:
