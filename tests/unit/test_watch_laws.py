@@ -320,6 +320,11 @@ def test_numbers_without_trouble_are_computed_once(monkeypatch: pytest.MonkeyPat
     seen = {nodes[0]: Magnitudes(65520.0)}
     watch.chain(nodes, {graph.inputs[0]: array}, seen, {nodes[1].output: -array}, lambda _: single)
     assert [item.largest for item in watch.report().ranges] == [65520.0, 65520.0]
+    narrow = {nodes[1].output: np.ones(SHAPE, HALF)}  # where 65520 is infinite it is looked into
+    with pytest.raises(AssertionError, match="nothing is suspicious"):
+        watch.chain(nodes, {graph.inputs[0]: array}, seen, narrow, dtype_of)
+    seen = {nodes[0]: Magnitudes(65519.0)}
+    watch.chain(nodes, {graph.inputs[0]: array}, seen, narrow, dtype_of)
 
 
 @pytest.mark.parametrize("turns", [1, 3])
