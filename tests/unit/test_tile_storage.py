@@ -1,5 +1,6 @@
 """Tensors as their formats store them, and the rows of a map that a tile needs."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -18,6 +19,7 @@ from ascendsim.opset.work import ConvGeometry, Ref, Stream, VectorWork
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import load
 from ascendsim.tile.evaluate import CoreMemory, GlobalMemory
+from tests.support.lowering import convolution, ref
 
 
 @pytest.mark.parametrize("kind", [DType.FLOAT16, DType.FLOAT32, DType.INT8])
@@ -64,6 +66,14 @@ def test_groups_lie_on_the_diagonal_of_an_enlarged_one():
     assert np.count_nonzero(there) == weights.size
     with pytest.raises(SimulationError, match="groups"):
         stored(weights, Format.FRACTAL_Z)
+
+
+def test_filters_of_a_product_have_its_channels():
+    """A product with filters knows them by the tensor alone, a convolution by its geometry."""
+    groups = replace(convolution(40, 8, 48, 3), batch=2)
+    assert Filters.of(groups) == Filters(2, 40, 48)
+    filters = ref("w", (48, 40, 1, 3), Format.FRACTAL_Z)
+    assert Filters.of(replace(groups, conv=None, b=filters, n=48, batch=1)) == Filters(1, 40, 48)
 
 
 def needed(conv, first, count, taps):
