@@ -24,10 +24,12 @@ def _resized(array: Any) -> Iterator[Any]:
     yield np.resize(array, (1, *array.shape))
     if array.ndim:
         yield np.resize(array, array.shape[1:])
+    if array.ndim > 1:
+        yield np.resize(array, ())
 
 
 def _retyped(array: Any) -> Iterator[Any]:
-    for dtype in (np.int32, np.float32, np.int8):
+    for dtype in (np.int32, np.float32, np.int8, np.float16):
         if array.dtype != dtype:
             yield array.astype(dtype)
 
