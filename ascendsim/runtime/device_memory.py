@@ -275,8 +275,8 @@ def _is_same(one: Array, other: Array | None) -> bool:
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Spans that cover the same, apart from each other.
 
-    >>> _joined([(4, 6), (0, 3), (2, 5), (8, 9)])
-    [(0, 6), (8, 9)]
+    >>> _joined([(4, 6), (0, 3), (2, 5), (8, 9), (9, 12), (10, 11)])
+    [(0, 6), (8, 12)]
     """
     found: list[tuple[int, int]] = []
     for first, last in sorted(spans):

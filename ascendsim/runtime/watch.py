@@ -215,15 +215,14 @@ class Watch:
             if not lost.any():
                 continue
             count, elements, dtype = count + int(lost.sum()), elements + array.size, array.dtype
-            exact = np.abs(np.asarray(wide[position])[lost]) if wide is not None else np.empty(0)
-            largest = max(largest, float(exact[np.isfinite(exact)].max(initial=0.0)))
+            if wide is not None:
+                exact = np.abs(np.asarray(wide[position])[lost])
+                largest = max(largest, float(exact[np.isfinite(exact)].max(initial=0.0)))
         limit = limit_of(dtype)
         kind: Kind = "overflow" if largest > limit else "infinite"
         return self._found(node, kind, dtype, largest or float("inf"), limit, (count, elements))
 
     def _flushed(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> None:
-        if any(array is not None and array.size and not array.any() for array in inputs):
-            return  # zeros of zeros
         wide = self._in_float32(node, inputs, results)
         for position, result in enumerate(results if wide is not None else ()):
             array = np.asarray(result)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Graph
+from ascendsim.core.formats import Format
+from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import (
     Access,
     Block,
@@ -24,7 +25,7 @@ from ascendsim.isa.program import (
     TaskKind,
     owner_of,
 )
-from ascendsim.runtime.host_program import timeline
+from ascendsim.runtime.host_program import _Timeline, _weight, timeline
 from ascendsim.runtime.host_run import Step, _result_homes
 from ascendsim.runtime.pieces import Piece
 
@@ -352,3 +353,25 @@ def test_the_graph_has_every_node_that_ran_once_and_says_which_tasks_ran_it() ->
         assert program.info.engines.keys() == wanted
         assert len(graph.inputs) == sum(len(piece.compiled.graph.inputs) for piece in pieces.values())
         assert len(graph.outputs) == sum(len(piece.compiled.graph.outputs) for piece in pieces.values())
+
+
+def test_equal_values_lie_once_if_they_lie_alike() -> None:
+    """The same numbers in another format, another type or beside more padding are other bytes."""
+    made, piece = _Timeline(Graph("g")), Piece(Compiled(Graph("p"), Program((), MemoryPlan({}, 0, 0))), "p/")
+    values = np.arange(32, dtype=np.float32).reshape(2, 16)
+
+    def weight(name: str, format: Format = Format.ND, dtype: DType = DType.FLOAT32, size: int = 128) -> str:
+        tensor = Tensor(name, dtype, values.shape, format, Constant(values.copy()))
+        return _weight(made, piece, tensor, Region(name, 0, size, "weight"))
+
+    names = [
+        weight("a"),
+        weight("b"),
+        weight("c", Format.FRACTAL_NZ),
+        weight("d", Format.FRACTAL_NZ),
+        weight("e", dtype=DType.FLOAT16),
+        weight("f", size=512),
+        _weight(made, piece, None, Region("g", 0, 128, "weight")),
+    ]
+    assert names == ["a", "a", "c", "c", "e", "f", "g"]
+    assert made.weights == {"a": 128, "c": 128, "e": 128, "f": 512, "g": 128}

@@ -12,8 +12,18 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Dim, Shape
 from ascendsim.ops import default_opset
 from tests.support.gate import in_one
-from tests.support.operator_cases import Case, all_operator_cases, build, computed, few_cases, ports_of_values
+from tests.support.operator_cases import (
+    Case,
+    all_operator_cases,
+    build,
+    cases_of,
+    computed,
+    few_cases_of,
+    initials,
+    ports_of_values,
+)
 
+BY_INITIAL = pytest.mark.parametrize("initial", initials())
 # The number of results depends on values.
 COUNTS = {"NonMaxSuppression", "Unique"}
 # What is known only if all sizes of the axes are, or cannot be said of a lone symbol.
@@ -66,8 +76,9 @@ def _agrees(shape: Shape | None, actual: Sequence[int]) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_known_inputs_give_known_shapes() -> None:
-    for case in all_operator_cases():
+@BY_INITIAL
+def test_known_inputs_give_known_shapes(initial: str) -> None:
+    for case in cases_of(initial):
         for tensor, array in zip(build(case).outputs, computed(case), strict=True):
             assert _agrees(tensor.shape, array.shape), case.name
             assert tensor.is_static or case.op_type in COUNTS, case.name
@@ -75,17 +86,19 @@ def test_known_inputs_give_known_shapes() -> None:
             assert array.dtype == tensor.element_type.numpy, case.name
 
 
-def test_what_decides_a_shape_is_no_data() -> None:
+@BY_INITIAL
+def test_what_decides_a_shape_is_no_data(initial: str) -> None:
     """A port whose values a shape rule asks for keeps its type in every precision mode, and holds no samples
     of a batch; but for operators whose data select what is there."""
-    for case in few_cases():
+    for case in few_cases_of(initial):
         facts = default_opset().get(build(case)).facts
         asked = set(ports_of_values(case)) - {facts.shape_port}
         assert asked <= set(facts.parameters) or case.op_type in ("NonZero", "Compress"), case.name
 
 
-def test_unknown_values_and_ranks_leave_a_rule_silent_or_right() -> None:
-    for case in all_operator_cases():
+@BY_INITIAL
+def test_unknown_values_and_ranks_leave_a_rule_silent_or_right(initial: str) -> None:
+    for case in cases_of(initial):
         actual = [tensor.shape for tensor in build(case).outputs]
         said = [_values_unknown(case, ports_of_values(case))]
         said += [_shapes(case, port, None) for port in _data_ports(case)]
@@ -101,18 +114,19 @@ def _values_unknown(case: Case, ports: Sequence[int]) -> list[Shape | None]:
     return [tensor.shape for tensor in build(case, known).outputs]
 
 
-def _with_symbols() -> Iterator[tuple[Case, int, int]]:
-    for case in few_cases(2):
+def _with_symbols(initial: str) -> Iterator[tuple[Case, int, int]]:
+    for case in few_cases_of(initial, 2):
         for port in _data_ports(case):
             for axis in range(case.inputs[port].ndim):
                 yield case, port, axis
 
 
-def test_a_symbol_stands_for_every_size() -> None:
+@BY_INITIAL
+def test_a_symbol_stands_for_every_size(initial: str) -> None:
     """Where sizes differ the rule with a symbol gives no number, where they agree that one, and the symbol
     where it is the size."""
     vague: Counter[str] = Counter()
-    for case, port, axis in _with_symbols():
+    for case, port, axis in _with_symbols(initial):
         array = case.inputs[port]
         by_size: dict[int, list[Shape | None]] = {}
         for size in (array.shape[axis], array.shape[axis] + 1, 2 * array.shape[axis], 1):
@@ -151,8 +165,9 @@ def _holds(case: Case, shape: Shape | None, by_size: dict[int, Shape | None], sy
     return precise
 
 
-def test_types_of_results_do_not_hang_on_shapes() -> None:
-    for case in all_operator_cases():
+@BY_INITIAL
+def test_types_of_results_do_not_hang_on_shapes(initial: str) -> None:
+    for case in cases_of(initial):
         types = [tensor.origin_dtype for tensor in build(case).outputs]
         ports = _data_ports(case)
         for unknown in (*((port,) for port in ports), ports):
@@ -161,10 +176,13 @@ def test_types_of_results_do_not_hang_on_shapes() -> None:
             assert found == [(kind, kind) for kind in types], f"{case.name} without the shapes of {unknown}"
 
 
-def test_what_rules_say_of_unknown_shapes_is_that_of_the_table(golden: Callable[[str, str], None]) -> None:
+@BY_INITIAL
+def test_what_rules_say_of_unknown_shapes_is_that_of_the_table(
+    initial: str, golden: Callable[[str, str], None]
+) -> None:
     """Results where the rank of an input is unknown, where an axis is a symbol n, and where values are."""
     lines = []
-    for case in sorted(few_cases(2), key=lambda case: case.operator):
+    for case in sorted(few_cases_of(initial, 2), key=lambda case: case.operator):
         if case.name.startswith("edge"):
             continue
         ports, known = _data_ports(case), [tensor.shape for tensor in build(case).outputs]
@@ -179,7 +197,7 @@ def test_what_rules_say_of_unknown_shapes_is_that_of_the_table(golden: Callable[
             with_n = [(*shape[:axis], "n", *shape[axis + 1 :]) for axis in range(len(shape))]
             found = [_text(_shapes(case, port, item), known) for item in with_n]
             lines += [f"    n in {port}: {' | '.join(found)}"] if set(found) - {"="} else []
-    golden("ops_shapes.txt", "\n".join(lines) + "\n")
+    golden(f"ops_shapes/{initial}.txt", "\n".join(lines) + "\n")
 
 
 def _inputs(case: Case) -> str:

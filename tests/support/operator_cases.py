@@ -124,6 +124,25 @@ def all_operator_cases() -> tuple[Case, ...]:
     return own_cases() + onnx_cases() + edge_cases()
 
 
+def initials() -> list[str]:
+    """First letters of all operators: laws and tables are cut by them, so that a test of a few operators is
+    quick.
+    """
+    return sorted({item.name[0].upper() for item in default_opset()})
+
+
+@cache
+def cases_of(initial: str) -> tuple[Case, ...]:
+    """All cases of operators with this first letter."""
+    return tuple(case for case in all_operator_cases() if case.op_type[0].upper() == initial)
+
+
+@cache
+def few_cases_of(initial: str, most: int = 4) -> tuple[Case, ...]:
+    """`few_cases` of operators with this first letter."""
+    return tuple(case for case in few_cases(most) if case.op_type[0].upper() == initial)
+
+
 @cache
 def few_cases(most: int = 4) -> tuple[Case, ...]:
     """Up to so many cases of every operator, evenly spread over all of its."""

@@ -206,15 +206,15 @@ def test_the_first_convolution_takes_the_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("graph", "reason"),
+    ("more", "reason"),
     [
-        (_network(group=3), "works in groups"),
-        (_network(readers=2), "read by others too"),
-        (_network(kernel=1), "without a window"),
+        ({"group": 3}, "works in groups"),
+        ({"readers": 2}, "read by others too"),
+        ({"kernel": 1}, "without a window"),
     ],
 )
-def test_else_it_is_a_task_of_its_own(graph: Graph, reason: str, tmp_path: Path) -> None:
-    model = asim.compile(graph, soc="Ascend310", insert_op_conf=_config(tmp_path))
+def test_else_it_is_a_task_of_its_own(more: dict[str, int], reason: str, tmp_path: Path) -> None:
+    model = asim.compile(_network(**more), soc="Ascend310", insert_op_conf=_config(tmp_path))
     (aipp,) = [node for node in model.graph.nodes if node.op_type == "Aipp"]
     assert len(model.tasks_of(aipp.name)) == 1
     assert aipp.output.format is Format.NC1HWC0

@@ -3,7 +3,9 @@ each condition broken alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -128,35 +130,47 @@ def test_bytes_are_those_of_the_rows_that_come_in() -> None:
     assert (copy.bytes, copy.read_burst) == (2 * ROWS * WIDTH, 2 * WIDTH)
 
 
-HEAD, TAIL = chain(1, 0), chain(0, 1)
-FRONT = elementwise("vmuls", rows("x"), rows(of(HEAD, 0)))
-BEHIND = elementwise("vabs", sums(of(TAIL, 0)), sums("y"))
-REFUSED: dict[str, tuple[Work, str]] = {
-    "in front: no vector work": (MoveWork(()), "must hand its result"),
-    "in front: a reduction": (replace(FRONT, reduces="rows"), "must hand its result"),
-    "in front: two results": (replace(FRONT, outputs=FRONT.outputs * 2), "must hand its result"),
-    "in front: another tensor": (replace(FRONT, outputs=(Stream(rows("else")),)), "must hand its result"),
-    "in front: two tensors": (replace(FRONT, inputs=FRONT.inputs * 2), "must work on one tensor"),
-    "in front: none": (replace(FRONT, inputs=()), "must work on one tensor"),
-    "in front: a smaller one": (replace(FRONT, inputs=(Stream(sums("s")),)), "must work on one tensor"),
-    "behind: no vector work": (MoveWork(()), "must have elementwise operators behind it"),
-    "behind: a reduction": (replace(BEHIND, reduces="cols"), "must have elementwise operators behind it"),
-    "behind: two results": (
-        replace(BEHIND, outputs=BEHIND.outputs * 2),
-        "must have elementwise operators behind it",
-    ),
+HEAD, TAIL = cache(lambda: chain(1, 0)), cache(lambda: chain(0, 1))
+
+
+@cache
+def front() -> VectorWork:
+    return elementwise("vmuls", rows("x"), rows(of(HEAD(), 0)))
+
+
+@cache
+def behind() -> VectorWork:
+    return elementwise("vabs", sums(of(TAIL(), 0)), sums("y"))
+
+
+ALONE, ONE, ELEMENTWISE = (
+    "must hand its result",
+    "must work on one tensor",
+    "must have elementwise operators behind it",
+)
+REFUSED: dict[str, tuple[Callable[[], Work], str]] = {
+    "in front: no vector work": (lambda: MoveWork(()), ALONE),
+    "in front: a reduction": (lambda: replace(front(), reduces="rows"), ALONE),
+    "in front: two results": (lambda: replace(front(), outputs=front().outputs * 2), ALONE),
+    "in front: another tensor": (lambda: replace(front(), outputs=(Stream(rows("else")),)), ALONE),
+    "in front: two tensors": (lambda: replace(front(), inputs=front().inputs * 2), ONE),
+    "in front: none": (lambda: replace(front(), inputs=()), ONE),
+    "in front: a smaller one": (lambda: replace(front(), inputs=(Stream(sums("s")),)), ONE),
+    "behind: no vector work": (lambda: MoveWork(()), ELEMENTWISE),
+    "behind: a reduction": (lambda: replace(behind(), reduces="cols"), ELEMENTWISE),
+    "behind: two results": (lambda: replace(behind(), outputs=behind().outputs * 2), ELEMENTWISE),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_each_condition_broken_alone_is_refused(case: str) -> None:
-    work, message = REFUSED[case]
-    front = case.startswith("in front")
-    nodes = HEAD if front else TAIL
-    own = segment(rows(of(HEAD, 0)), sums("y")) if front else segment(rows("x"), sums(of(TAIL, 0)))
-    joined(nodes, [FRONT, own] if front else [own, BEHIND])
+    make, message = REFUSED[case]
+    first = case.startswith("in front")
+    nodes = HEAD() if first else TAIL()
+    own = segment(rows(of(nodes, 0)), sums("y")) if first else segment(rows("x"), sums(of(nodes, 0)))
+    joined(nodes, [front(), own] if first else [own, behind()])
     with pytest.raises(CompileError, match=message) as refusal:
-        joined(nodes, [work, own] if front else [own, work])
+        joined(nodes, [make(), own] if first else [own, make()])
     assert nodes[0].name in str(refusal.value)
 
 
@@ -170,14 +184,14 @@ def test_each_condition_broken_alone_is_refused(case: str) -> None:
 )
 def test_the_result_keeps_shape_type_and_format(result: Ref) -> None:
     with pytest.raises(CompileError, match="must keep shape, type and format"):
-        joined(TAIL, [segment(rows("x"), result), BEHIND])
+        joined(TAIL(), [segment(rows("x"), result), behind()])
 
 
 def test_only_one_segment_operator_and_nothing_shown_in_between() -> None:
-    own = segment(rows("x"), sums(of(TAIL, 0)))
+    own = segment(rows("x"), sums(of(TAIL(), 0)))
     with pytest.raises(CompileError, match="must be the only segment operator") as refusal:
-        joined(TAIL, [own, own])
-    assert TAIL[1].name in str(refusal.value)
+        joined(TAIL(), [own, own])
+    assert TAIL()[1].name in str(refusal.value)
     with pytest.raises(CompileError, match="must hand its result to its task alone") as refusal:
-        joined(TAIL, [own, BEHIND], shown=0)
-    assert TAIL[0].name in str(refusal.value)
+        joined(TAIL(), [own, behind()], shown=0)
+    assert TAIL()[0].name in str(refusal.value)

@@ -14,8 +14,15 @@ import pytest
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, GraphError
-from tests.support.gate import in_one
-from tests.support.operator_cases import Case, build, compute, few_cases, ports_of_values, work_of
+from tests.support.operator_cases import (
+    Case,
+    build,
+    compute,
+    few_cases_of,
+    initials,
+    ports_of_values,
+    work_of,
+)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -38,18 +45,19 @@ def without_samples(case: Case, alone: bool) -> Case | None:
     return replace(case, inputs=tuple(cut(port, array) for port, array in enumerate(case.inputs)))
 
 
-@in_one("case", few_cases(2))
-def test_without_samples_there_are_results_of_the_shape_that_was_said_or_a_clear_error(case: Case) -> None:
-    for empty in (without_samples(case, alone) for alone in (False, True)):
-        if empty is None:
-            continue
-        with suppress(AscendSimError):  # what cannot be is refused; anything else is a fault
-            node = build(empty)
-            results = compute(node, empty.inputs)
-            for tensor, result in zip(node.outputs, results, strict=True):
-                assert not tensor.is_static or result.shape == tensor.static_shape
-                tensor.shape = result.shape
-            work_of(node, "Ascend310P3")
+@pytest.mark.parametrize("initial", initials())
+def test_without_samples_there_are_results_of_the_shape_that_was_said_or_a_clear_error(initial: str) -> None:
+    for case in few_cases_of(initial, 2):
+        for empty in (without_samples(case, alone) for alone in (False, True)):
+            if empty is None:
+                continue
+            with suppress(AscendSimError):  # what cannot be is refused; anything else is a fault
+                node = build(empty)
+                results = compute(node, empty.inputs)
+                for tensor, result in zip(node.outputs, results, strict=True):
+                    assert not tensor.is_static or result.shape == tensor.static_shape, case.name
+                    tensor.shape = result.shape
+                work_of(node, "Ascend310P3")
 
 
 F32, I8 = np.float32, np.int8

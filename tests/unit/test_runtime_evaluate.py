@@ -19,6 +19,7 @@ from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.program import MemoryPlan, Program, Region, Task, TaskKind
 from ascendsim.ops import default_opset
 from ascendsim.ops.fused.bounded import run_bounded
+from ascendsim.passes.infer import infer
 from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.evaluate import checked_inputs, evaluate, random_inputs
 from ascendsim.runtime.plain import evaluate_plain
@@ -213,6 +214,52 @@ def test_a_large_operator_is_computed_in_slices_although_nothing_is_fused_with_i
     one_by_one = Program(tasks_of(("relu",), ("sigmoid",)), plan)
     assert outputs(one_by_one, graph, [10, 11]) == pytest.approx(WANTED)
     assert len(counted) == bounded
+
+
+def test_a_large_operator_of_several_is_computed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It bounds what it needs itself, and knows the place of its result."""
+    module = import_module("ascendsim.runtime.evaluate")
+    monkeypatch.setattr(module, "ROOM", 0)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a body is not computed in slices from outside")
+
+    monkeypatch.setattr(module, "run_bounded", refuse)
+    graph, plan = chain()
+    known = default_opset()
+    places = []
+
+    class Own:
+        """The operators, each with a body of its own."""
+
+        def get(self, node: Node) -> Any:
+            definition = known.get(node)
+
+            def body(one: Node, arrays: Any, dtype_of: Any, place_of: Any) -> Any:
+                places.append(place_of(one.output) is not None)
+                return definition.compute(one, arrays, [dtype_of(one.output)])
+
+            return replace(definition, compute_body=body)
+
+    program = Program(tasks_of(("relu",), ("sigmoid",)), plan)
+    found = evaluate(graph, program, Own(), [10, 11], {"x": X}, values="float32")  # type: ignore[arg-type]
+    assert found["y"].tolist() == pytest.approx(WANTED)
+    assert places == [True, True]
+
+
+def test_results_that_have_no_address_are_dropped() -> None:
+    """The second result of an operator, which nobody reads."""
+    graph = Graph("two")
+    x = graph.add_input("x", DType.FLOAT32, (1, 3))
+    k = graph.add_constant("k", np.array([2]))
+    node = graph.add_node("TopK", [x, k], ["most", "where"], name="topk")
+    graph.outputs.append(node.outputs[0])
+    infer(graph, default_opset())
+    regions = [Region("x", 0, 12, "input"), Region("most", 512, 8, "activation"), Region("k", 0, 8, "weight")]
+    plan = MemoryPlan({region.name: region for region in regions}, 1024, 0)
+    program = Program(tasks_of(("topk",)), plan)
+    found = evaluate(graph, program, default_opset(), [10], {"x": X[None]}, values="float32")
+    assert found["most"].tolist() == [[3, 0]]
 
 
 def test_without_a_device_a_result_is_let_go_after_its_last_reader() -> None:

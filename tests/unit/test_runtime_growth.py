@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.ir import Constant, Graph, Node, Tensor
 from ascendsim.lower.units import LoweredUnit, UnitLowering
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
@@ -187,6 +187,42 @@ def test_what_grows_is_found_from_shapes_and_bounds_and_runs_no_subgraphs(
     given = [Value.of(np.array(0)), Value.of(np.array(True)), start, start]
     values.update(zip(inner.inputs, given, strict=True))
     assert {node.name for node in growing_nodes(loop, inner, values, default_opset())} == wanted
+
+
+def test_each_turn_gets_what_the_one_before_gave_at_its_place() -> None:
+    """A number a turn, a condition of one element, then the variables: what is made of each of them alone
+    stands still or grows as it does; a weight whose values nobody has stands still."""
+    body, opset = Graph("body"), default_opset()
+    number, going = body.add_input("i", DType.INT64, ()), body.add_input("c", DType.BOOL, ())
+    rows, state = body.add_input("r", DType.FLOAT32, (8, "n")), body.add_input("s", DType.FLOAT32, (8, 1))
+    ends = {}
+    for tensor in (number, going, rows, state):
+        end = tensor
+        for step in range(4):  # as many as make a piece
+            end = body.add_node(
+                "Identity", [end], [f"{tensor.name}{step}"], name=f"{tensor.name}{step}"
+            ).output
+        ends[tensor.name] = end
+    absent = body.add_tensor(
+        Tensor("w", DType.FLOAT32, (8, 1), constant=Constant(absent_because="of its size"))
+    )
+    scaled = body.add_node("Mul", [ends["s"], absent], ["scaled"], name="scaled").output
+    longer = body.add_node("Concat", [ends["r"], scaled], ["longer"], name="longer", axis=1).output
+    axis = body.add_constant("axis", np.array([1]))
+    most = body.add_node("ReduceMax", [longer, axis], ["most"], name="most").output
+    for step in range(4):
+        most = body.add_node("Neg", [most], [f"still{step}"], name=f"still{step}").output
+    other = body.add_node("Neg", [longer], ["scanned"], name="scanned").output
+    body.outputs += [ends["c"], longer, ends["s"], other, most]
+    graph = Graph("loop")
+    given = [graph.add_input(name, DType.FLOAT32, (8, 1)) for name in "rs"]
+    loop = graph.add_node(
+        "Loop", [None, None, *given], ["r_out", "s_out", "all", "each"], name="loop", body=body
+    )
+    start = Value(np.dtype(np.float32), (8, 1))
+    counts = [Value.of(np.array(0)), Value.of(np.array(True)), start, start]
+    found = growing_nodes(loop, body, dict(zip(body.inputs, counts, strict=True)), opset)
+    assert {node.name for node in found} == {"r0", "r1", "r2", "r3", "longer", "most", "scanned"}
 
 
 @pytest.mark.parametrize(("kind", "fusion"), in_turn([*BODIES], ["off", "all"]))

@@ -15,7 +15,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, SimulationError
 from ascendsim.graph.ir import Constant, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region
-from ascendsim.runtime.device_memory import DeviceMemory, Values
+from ascendsim.runtime.device_memory import DeviceMemory, Values, constant_values
 from tests.support.gate import in_one
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
@@ -131,6 +131,12 @@ def test_a_weight_without_values_says_why() -> None:
         match=r"weight 'w' has no values \(the file is missing\); load the model with weights=",
     ):
         memory_of(graph, Region("w", 0, 16, "weight")).read(absent)
+
+
+def test_a_tensor_that_is_no_constant_has_no_values_to_be_converted() -> None:
+    plain = Tensor("x", DType.FLOAT32, (4,))
+    with pytest.raises(asim.GraphError, match=r"weight 'x' has no values \(it is no constant\)"):
+        constant_values(plain, np.dtype(np.float32))
 
 
 # ------------------------------------------------------------------------------------------------------- acti
@@ -334,3 +340,13 @@ def test_memory_that_the_host_has_not_is_refused(values: Values, needed: str) ->
     }
     with pytest.raises(InputError, match=rf"values of graph 'g' need {needed} GiB"):
         DeviceMemory(graph, MemoryPlan(regions, 0, 0), values)
+
+
+def test_memory_that_is_held_ends_with_the_last_activation() -> None:
+    """Constants lie elsewhere on the host: one at a high address takes no room."""
+    graph = Graph("g")
+    ends = {"activation": 100, "input": 164, "workspace": 240}
+    regions = [Region(kind, end - 36, 36, kind) for kind, end in ends.items()]
+    memory = memory_of(graph, *regions, Region("w", 1 << 20, 64, "weight"))
+    assert memory._bytes.size == 240
+    assert memory_of(graph, Region("w", 1 << 20, 64, "weight"))._bytes.size == 0

@@ -270,3 +270,4 @@ def test_a_table_orders_what_was_found() -> None:
     assert str(numbers) == "Mul a overflows float16 (70,000 > 65,504), 1 operator after it is not finite"
     assert "every result fits" in str(Numerics())
     assert all(word in numbers._repr_html_() for word in ("saturated", "overflow"))  # a notebook's cell
+    assert repr(numbers) == f"Numerics(0 operators, 1 overflows: {numbers})"

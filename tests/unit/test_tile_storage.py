@@ -1,5 +1,6 @@
 """Tensors as their formats store them, and the rows of a map that a tile needs."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -18,6 +19,7 @@ from ascendsim.opset.work import ConvGeometry, Ref, Stream, VectorWork
 from ascendsim.runtime.storage import Filters, logical, stored
 from ascendsim.soc import load
 from ascendsim.tile.evaluate import CoreMemory, GlobalMemory
+from tests.support.lowering import convolution, ref
 
 
 @pytest.mark.parametrize("kind", [DType.FLOAT16, DType.FLOAT32, DType.INT8])
@@ -45,6 +47,15 @@ def test_places_of_single_elements():
     assert places.shape == (2, 1, 16, 32)
 
 
+def test_tensors_of_too_few_axes_for_a_format_lie_in_a_row():
+    line, image = np.arange(5, dtype=np.float16), np.arange(30, dtype=np.float16).reshape(2, 3, 5)
+    for array, format in ((line, Format.FRACTAL_NZ), (image, Format.NC1HWC0), (line, Format.NC1HWC0)):
+        there = stored(array, format)
+        np.testing.assert_array_equal(there, array)
+        assert not np.shares_memory(there, array)
+        np.testing.assert_array_equal(logical(there.reshape(-1), array.shape, format), array)
+
+
 def test_groups_lie_on_the_diagonal_of_an_enlarged_one():
     weights = np.arange(1, 25, dtype=np.float16).reshape(6, 2, 1, 2)  # three groups of two outputs
     there = stored(weights, Format.FRACTAL_Z, Filters(groups=2, channels=4, outputs=4))
@@ -55,6 +66,14 @@ def test_groups_lie_on_the_diagonal_of_an_enlarged_one():
     assert np.count_nonzero(there) == weights.size
     with pytest.raises(SimulationError, match="groups"):
         stored(weights, Format.FRACTAL_Z)
+
+
+def test_filters_of_a_product_have_its_channels():
+    """A product with filters knows them by the tensor alone, a convolution by its geometry."""
+    groups = replace(convolution(40, 8, 48, 3), batch=2)
+    assert Filters.of(groups) == Filters(2, 40, 48)
+    filters = ref("w", (48, 40, 1, 3), Format.FRACTAL_Z)
+    assert Filters.of(replace(groups, conv=None, b=filters, n=48, batch=1)) == Filters(1, 40, 48)
 
 
 def needed(conv, first, count, taps):
@@ -88,8 +107,11 @@ def test_a_tile_brings_the_rows_that_it_needs(stride, kernel, dilation, pad):
 
 def test_chunks_do_not_go_over_channel_blocks():
     conv = ConvGeometry(1, 32, 8, 8, 3, 3, 1, 1, 1, 1, (0, 0, 0, 0), 6, 6)
-    with pytest.raises(CompileError, match="channel block"):
-        held_rows(conv, 0, 6, (7, 4))
+    for first, count in ((7, 4), (4, 9), (9, 10), (8, 2)):
+        with pytest.raises(CompileError, match="channel block"):
+            held_rows(conv, 0, 6, (first, count))
+    for first, count, rows in ((0, 9, 3), (9, 9, 3), (0, 18, 3), (3, 6, 2), (4, 2, 1), (8, 1, 1)):
+        assert held_rows(conv, 0, 6, (first, count)).virtual == rows
 
 
 def test_arrays_of_boxes_and_what_is_defined_of_them():

@@ -289,6 +289,19 @@ def test_a_product_with_more_behind_it_says_why_it_cannot_run_by_its_blocks(chip
     assert reason == ("runs as several tasks" if chip == SPLIT else one)
 
 
+def test_elements_that_come_twice_are_not_carried_by_blocks():
+    """A tensor beside itself: which of the two copies an element is of, its place does not tell."""
+
+    def lacking(*operands):
+        model = model_of(
+            COUPLED, [(40, 48), (40, 48)], lambda b, x, z: b.op("Concat", *((x, z)[n] for n in operands))
+        )
+        return {tiles_of(model).lacks(task.id) for task in model.program.tasks}
+
+    assert lacking(0, 1) == {""}
+    assert "does not move elements as they are" in lacking(0, 0)
+
+
 def test_open_shapes_are_refused():
     builder = asim.GraphBuilder()
     builder.output(builder.op("Exp", builder.input("x", ("n", 4))), "y")

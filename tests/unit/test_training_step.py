@@ -233,7 +233,8 @@ def _two_outputs() -> Graph:
 
 def _step(source: Any = None, **options: Any) -> Callable[[], Any]:
     return lambda: asim.training_step(
-        _mlp() if source is None else source, **{"loss": "cross_entropy", **options}
+        _mlp() if source is None else source() if callable(source) else source,
+        **{"loss": "cross_entropy", **options},
     )
 
 
@@ -252,7 +253,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no loss": (_step(loss=None), r"option loss must be cross_entropy, mse or the name of an output"),
     "wide loss": (_step(loss="scores"), r"output 'scores' must be a single number to be differentiated"),
-    "which output": (_step(_two_outputs()), r"option output must say which output the loss cross_entropy"),
+    "which output": (_step(_two_outputs), r"option output must say which output the loss cross_entropy"),
     "output": (_step(output="score"), r"option output must be an output of the graph, not 'score'.*scores"),
     "parameter": (_step(parameters=["w3"]), r"option parameters must be names of .* not 'w3'"),
     "source": (

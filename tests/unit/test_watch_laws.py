@@ -114,7 +114,7 @@ def by_hand(node: Node, values: Mapping[Tensor, Array]) -> Finding | None:
         return Finding(kind=kind, largest=largest or np.inf, limit=65504.0, count=int(lost.sum()), **plain)
     zeros = (result == 0) & (exact != 0)
     small = ((result != 0) & (abs(result) < 2.0**-14)).sum()
-    if not zeros.any() or not all(array.any() for array in given):
+    if not zeros.any():
         return None
     if small * 128 < result.size and result.any():
         return None  # too few small ones beside it to look
@@ -275,6 +275,56 @@ def test_numbers_that_float32_holds_are_no_overflow_where_inputs_are_gone() -> N
     watch.chain(graph.nodes, values | results, seen, results, lambda _: np.dtype(np.float32))
     (finding,) = watch.report().findings
     assert (finding.name, finding.kind, finding.dtype) == ("Exp", "infinite", "float32")
+
+
+def test_zeros_are_found_beside_an_input_that_is_nothing_but_zeros() -> None:
+    """Products of 1e-5 and 1e-4, sixteen each, with a bias of zeros: 1.6e-8 is zero in float16."""
+    b = GraphBuilder("biased")
+    shapes = {"a": (4, 16), "w": (16, 40), "c": (40,)}
+    given = [b.input(name, shape, DType.FLOAT16) for name, shape in shapes.items()]
+    b.output(b.op("Gemm", *given, name="product"), "y")
+    graph = b.build()
+    (node,) = graph.nodes
+    arrays = {name: np.full(shape, 1e-4, HALF) for name, shape in shapes.items()}
+    arrays["a"][:2], arrays["c"] = 1e-5, np.zeros(40, HALF)
+    values = [arrays[name] for name in shapes]
+    watch = Watch(default_opset())
+    watch.begin(graph, arrays, dtype_of)
+    watch.node(node, values, default_opset().get(node).compute(node, values, [HALF]))
+    (finding,) = watch.report().findings
+    assert (finding.name, finding.kind, finding.count, finding.elements) == ("product", "flushed", 80, 160)
+    assert finding.largest == pytest.approx(1.6e-8, rel=0.01)
+
+
+def test_numbers_without_trouble_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros beside plain numbers, and what is large in a type that holds it, are no reason to do it again."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing is suspicious")
+
+    for name in ("_in_float32", "_one_by_one"):
+        monkeypatch.setattr(Watch, name, refuse)
+    half = np.array([[0, 1, -2, 65504], [2.0**-14, 0, 0, 3]], HALF)
+    for kind in ("Abs", "Neg"):
+        assert not one_node(kind, half).findings
+        assert not one_node(kind, np.array([[1e6, 0, 1e38]], np.float32)).findings
+    b = GraphBuilder("large")
+    first = b.op("Abs", b.input("p", SHAPE, DType.FLOAT32), name="first")
+    b.output(b.op("Neg", first, name="second"), "y")
+    graph = b.build()
+    infer(graph, default_opset())
+    nodes, single = list(graph.topological()), np.dtype(np.float32)
+    array = np.full(SHAPE, 65520, np.float32)
+    watch = Watch(default_opset())
+    watch.begin(graph, {"p": array}, lambda _: single)
+    seen = {nodes[0]: Magnitudes(65520.0)}
+    watch.chain(nodes, {graph.inputs[0]: array}, seen, {nodes[1].output: -array}, lambda _: single)
+    assert [item.largest for item in watch.report().ranges] == [65520.0, 65520.0]
+    narrow = {nodes[1].output: np.ones(SHAPE, HALF)}  # where 65520 is infinite it is looked into
+    with pytest.raises(AssertionError, match="nothing is suspicious"):
+        watch.chain(nodes, {graph.inputs[0]: array}, seen, narrow, dtype_of)
+    seen = {nodes[0]: Magnitudes(65519.0)}
+    watch.chain(nodes, {graph.inputs[0]: array}, seen, narrow, dtype_of)
 
 
 @pytest.mark.parametrize("turns", [1, 3])

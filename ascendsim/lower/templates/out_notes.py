@@ -158,7 +158,7 @@ class TileNotes:
             base = batch // each % count * (ref.bytes // count)
         if ref.format is Format.FRACTAL_NZ:
             block = c0(ref.dtype)
-            line = ceil_div(whole.m if work.conv is not None else work.m, FRACTAL_ROWS) * FRACTAL_BYTES
+            line = ceil_div(whole.m, FRACTAL_ROWS) * FRACTAL_BYTES
             start = base + column // block * line + row // FRACTAL_ROWS * FRACTAL_BYTES
             length = align(rows, FRACTAL_ROWS) * BLOCK_BYTES
             return Stretch(start, ceil_div(columns, block), length, line, held * BLOCK_BYTES)

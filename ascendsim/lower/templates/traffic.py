@@ -117,10 +117,7 @@ def traffic_of(
     a, b = product.operand_bytes
     from_dram = from_a + from_b + extra_in - product.again_bytes
     of_weights = from_b if product.b_constant else 0.0
-    if rates.half_duplex:
-        far_dram, near_dram = from_dram + out, of_weights + 0.0
-    else:
-        far_dram, near_dram = max(from_dram, out), max(of_weights, 0.0)
+    far_dram = from_dram + out if rates.half_duplex else max(from_dram, out)
     more = extra_in / cores
     return Traffic(
         a_tile * 1.0,
@@ -134,7 +131,9 @@ def traffic_of(
             min(rates.port_out, rates.dram / cores),
             (core_a + more) / far_a + core_b / far_b,
         ),
-        End(near_dram / rates.dram, way_a, near_b, rates.port_out, (core_a + more) / way_a + core_b / near_b),
+        End(
+            of_weights / rates.dram, way_a, near_b, rates.port_out, (core_a + more) / way_a + core_b / near_b
+        ),
         0.5
         * min(
             1.0, rates.l2_size / (a + extra_in - product.again_bytes + out + (0 if rates.l2_managed else b))

@@ -96,6 +96,10 @@ def _slices(
 
 def _slice_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
+    for port in range(1, 5):
+        shape = ctx.shape(port) if ctx.has(port) else None
+        if shape is not None and len(shape) != 1:
+            raise ctx.fail(f"needs input {port} of rank 1", list(shape))
     starts, ends = known_ints(ctx, 1), known_ints(ctx, 2)
     axes, steps = known_ints(ctx, 3), known_ints(ctx, 4)
     if source is None:

@@ -111,6 +111,8 @@ def _crop_infer(ctx: InferContext) -> None:
     named = _crop_targets(ctx, len(source))
     if target is not None and len(target) != len(named):
         raise ctx.fail(f"needs {len(named)} sizes, one an axis", target)
+    if target is not None and min(target, default=0) < 0:
+        raise ctx.fail("needs sizes that are not negative", target)
     dims: list[Dim] = list(source)
     for number, axis in enumerate(named):
         dims[axis] = None if target is None else target[number]

@@ -206,12 +206,8 @@ def _rms_check(context: InferContext) -> None:
 def _group_infer(context: InferContext) -> None:
     shape = context.shape(0)
     groups = context.node.attr("num_groups", 1)
-    if (
-        shape is not None
-        and len(shape) > 1
-        and isinstance(shape[1], int)
-        and (groups < 1 or shape[1] % groups)
-    ):
+    need_rank(context, 0, 2)
+    if shape is not None and isinstance(shape[1], int) and (groups < 1 or shape[1] % groups):
         raise context.fail(f"needs num_groups that divides {shape[1]} channels", groups)
     if context.shape(1) != (groups,):  # opset 18 had one value a group
         need_channels(context, (1, 2))
