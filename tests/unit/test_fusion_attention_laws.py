@@ -335,7 +335,7 @@ def test_factors_and_what_does_nothing_go_into_the_kernel(options: Any, scale: f
         {"weights": lambda b, w: b.op("Mul", w, 0.5)},
         {"weights": lambda b, w: b.op("Cast", b.op("Cast", w, to=DType.INT32), to=DType.FLOAT32)},
     ],
-    ids=str,
+    ids=", ".join,
 )
 def test_other_formulas_are_not_recognised(options: Any) -> None:
     left(tried(**options), None)

@@ -147,7 +147,7 @@ def test_one_line_is_kept_of_equal_work(tmp_path: Path) -> None:
         ({"ASCENDSIM_CACHE": "/somewhere"}, "/somewhere"),
         ({"ASCENDSIM_CACHE": "off"}, None),
         ({"XDG_CACHE_HOME": "/caches"}, "/caches/ascendsim"),
-        ({"HOME": "/home/me"}, "/home/me/.cache/ascendsim"),
+        ({"HOME": "/me"}, "/me/.cache/ascendsim"),
     ],
 )
 def test_where_caches_go(
