@@ -15,6 +15,7 @@ from mutation.mutants import Mutant
 
 KERNELS = "kernels/ascendsim_kernels"
 MAX_FILES = 24  # test files that a fresh process collects
+KERNEL_BUDGETS = 3  # of a mutant in a kernel, which is compiled for half a minute first
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Selector:
         elif fresh:
             groups += [self._within(mutant), self._speaking_of(mutant.path, bound or ""), self._named(mutant)]
             groups += [self._using(mutant.path, bound or ""), self._of_module(mutant.path)]
-        return Choice([*self._within_budget(groups, fresh), *self.extra], fresh)
+        budget = self.budget * (KERNEL_BUDGETS if kernel else 1)
+        return Choice([*self._within_budget(groups, fresh, budget), *self.extra], fresh)
 
     def text(self, path: str) -> str:
         """Source of a file."""
@@ -76,10 +78,9 @@ class Selector:
         """
         return self.calls.seconds[test] * self.calls.breadth[test], test
 
-    def _within_budget(self, groups: Iterable[set[str]], fresh: bool) -> list[str]:
+    def _within_budget(self, groups: Iterable[set[str]], fresh: bool, left: float) -> list[str]:
         chosen: dict[str, None] = {}
         files: set[str] = set()
-        left = self.budget
         for test in (test for group in groups for test in sorted(group, key=self._promise)):
             seconds, file = self.calls.seconds[test], test.split("::")[0]
             if (

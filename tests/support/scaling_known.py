@@ -202,5 +202,7 @@ KNOWN_LESS: tuple[Known, ...] = (
     Known("columns", ("column mean",), RAGGED_SUMS, 2.6),
     Known("size", ("global pool", "Ascend910A"), RAGGED_ROWS, 1.2),
     Known("size", ("conv3x3 on",), UNFOLDED_ROWS, 1.1),
+    Known("size", ("average pool", "Ascend610Lite"), UNFOLDED_ROWS, 1.07),
+    Known("length", ("heads", "Ascend910A"), BLOCKS, 1.16),  # 24 blocks of 2048 elements, 18 of 4096
     Known("channels", ("layout",), RAGGED, 1.15),
 )

@@ -84,8 +84,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return _even_share(work, space, total, Computing.of(steps, soc), soc)
     stores_all = any(stream.over == "all" for stream in work.outputs)
     parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
-    by_row = work.in_turn and work.reduces == "cols" and not (parts_meet and space.rows < soc.vector_units)
-    computing = Computing.of(steps, soc, work.cols if by_row else 0)
+    by_row = work.in_turn and work.reduces == "cols"
+    computing = Computing.of(steps, soc, work.cols if by_row and space.rows > 1 else 0)
     if space.flat and all(_any_length(step, soc) for step in steps):
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
         parts = elementwise_cores(space.cols, made, total, soc, computing.cycles(space.cols))
@@ -103,7 +103,7 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
 
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
-    if by_row:  # each costs much more than its bytes
+    if by_row and not (parts_meet and space.rows < soc.vector_units):  # each costs much more than its bytes
         most = min(
             soc.vector_units, space.rows, max(1, min(stream.ref.bytes for stream in streams) // BLOCK_BYTES)
         )
