@@ -85,7 +85,7 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
     stores_all = any(stream.over == "all" for stream in work.outputs)
     parts_meet = work.sweeps == 1 and not stores_all  # cores may have parts of a row
     by_row = work.in_turn and work.reduces == "cols"
-    computing = Computing.of(steps, soc, work.cols if by_row and space.rows > 1 else 0)
+    computing = Computing.of(steps, soc)
     if space.flat and all(_any_length(step, soc) for step in steps):
         made = max((stream.ref.dtype.itemsize for stream in work.outputs), default=4)
         parts = elementwise_cores(space.cols, made, total, soc, computing.cycles(space.cols))
@@ -100,7 +100,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         each = total * rows * cols / (space.rows * space.cols)
         if parts > 1 and rows * cols % piece:
             each /= soc.dram.unaligned_efficiency
-        return end_cycles(total, each, computing.cycles(rows * cols), parts, soc), parts
+        own = Computing.of(steps, soc, cols) if by_row and space.rows > 1 else computing
+        return end_cycles(total, each, own.cycles(rows * cols), parts, soc), parts
 
     most = min(soc.vector_units, max(1, total // TRANSACTION_BYTES))
     if by_row and not (parts_meet and space.rows < soc.vector_units):  # each costs much more than its bytes
