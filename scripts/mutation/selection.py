@@ -161,14 +161,28 @@ class Selector:
 
     @cached_property
     def kernel_callers(self) -> dict[str, set[str]]:
-        """Names of kernel functions whose text mentions a name, by name."""
-        bodies = {}
+        """Names of kernel functions that call a function, by its name: one that their module defines or
+        imports from another, not whatever else is called so.
+        """
+        callers: dict[str, set[str]] = {}
         for path in sorted((self.root / KERNELS).glob("*.py")):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.FunctionDef):
-                    bodies[node.name] = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-        names = {name for body in bodies.values() for name in body}
-        return {name: {caller for caller, body in bodies.items() if name in body} for name in names}
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            own = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+            known = {node.name for node in own} | {
+                alias.asname or alias.name
+                for node in tree.body
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+            }
+            for function in own:
+                for node in ast.walk(function):
+                    if (
+                        isinstance(node, ast.Call)
+                        and isinstance(node.func, ast.Name)
+                        and node.func.id in known
+                    ):
+                        callers.setdefault(node.func.id, set()).add(function.name)
+        return callers
 
     def _homes(self, names: set[str]) -> set[str]:
         """Names of the modules of kernels that define one of some functions."""

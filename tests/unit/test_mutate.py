@@ -384,6 +384,37 @@ def test_a_module_mentions_a_kernel_by_its_own_name_for_it(text: str, lines: set
     assert _lines_with(text, {"fold", "conv"}) == lines
 
 
+def test_a_kernel_is_called_by_who_imports_it_and_not_by_who_has_a_variable_of_that_name(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "kernels" / "ascendsim_kernels"
+    folder.mkdir(parents=True)
+    (folder / "bits.py").write_text("def fold(x):\n    return x\n\ndef wide(x):\n    return fold(x)\n")
+    (folder / "run.py").write_text(
+        "from ascendsim_kernels.bits import fold\n\ndef run(x):\n    return fold(x)\n"
+    )
+    (folder / "other.py").write_text("def other(fold, x):\n    y = fold\n    return fold(x) + y\n")
+    assert Selector(tmp_path, CallMap([], {}, {}, [])).kernel_callers == {"fold": {"wide", "run"}}
+
+
+def test_a_kernel_may_be_judged_for_longer_than_other_lines(tmp_path: Path) -> None:
+    kernel, test = tmp_path / "kernels" / "ascendsim_kernels", tmp_path / "tests"
+    user = tmp_path / "ascendsim" / "user.py"
+    for folder in (kernel, test, user.parent):
+        folder.mkdir(parents=True)
+    (kernel / "bits.py").write_text("def fold(x):\n    return x + 1\n")
+    user.write_text("from ascendsim_kernels.bits import fold\n\ndef use(x):\n    return fold(x)\n")
+    (test / "test_a.py").touch()
+    seconds = {"": 0.0, "tests/test_a.py::law": 5.0, "tests/test_a.py::long": 12.0}
+    calls = CallMap(
+        list(seconds), seconds, {"ascendsim/user.py": (user.read_text(), {4: 0})}, [bytes([0b0110_0000])]
+    )
+    path = "kernels/ascendsim_kernels/bits.py"
+    (mutant, *_) = mutants_of(path, (kernel / "bits.py").read_text())
+    for budget, tests in ((1.0, 0), (2.0, 1), (6.0, 2)):
+        assert len(Selector(tmp_path, calls, budget).choose(mutant).tests) == tests
+
+
 def test_the_pool_tells_what_became_of_each_mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, for a fork of a process with threads (BLAS, numba) is not safe."""
     program = (
