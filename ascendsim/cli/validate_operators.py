@@ -149,7 +149,7 @@ def _print_left(left: Sequence[LeftOut], every: bool) -> None:
 
 
 def _shapes(timing: Timing) -> str:
-    return timing.row.case.replace(",", "x").replace(";", " ").strip()[:48]
+    return timing.row.shapes[:48]
 
 
 def _draw(group: str, timings: Sequence[Timing], folder: Path) -> None:

@@ -24,7 +24,7 @@ class Reason:
     Attributes:
         chips: As published: ("910B-30",).
         operators: Pattern of their types, `*` for any text.
-        inputs: Pattern of their shapes, sizes joined by x, shapes by a blank.
+        inputs: Pattern of their `OperatorRow.shapes`.
         text: What is known.
     """
 
@@ -33,9 +33,8 @@ class Reason:
     inputs: str
     text: str
 
-    def fits(self, group: str, op_type: str, case: str) -> bool:
+    def fits(self, group: str, op_type: str, shapes: str) -> bool:
         """Whether it speaks of an operator."""
-        shapes = case.replace(",", "x").replace(";", " ").strip()
         return (
             group in self.chips and fnmatchcase(op_type, self.operators) and fnmatchcase(shapes, self.inputs)
         )
@@ -58,6 +57,6 @@ def far_off(timings: Iterable[Timing]) -> dict[str, list[Timing]]:
         ratio = timing.simulated_us / timing.row.duration_us
         if not 1 / FAR <= ratio <= FAR:
             row = timing.row
-            known = (one.text for one in reasons() if one.fits(row.group, row.op_type, row.case))
+            known = (one.text for one in reasons() if one.fits(row.group, row.op_type, row.shapes))
             found.setdefault(next(known, UNKNOWN), []).append(timing)
     return found

@@ -140,6 +140,11 @@ class OperatorRow:
         return hashlib.sha256(repr(what).encode()).digest()[0] % 3 == 0
 
     @property
+    def shapes(self) -> str:
+        """Shapes of the inputs for people: sizes joined by x, shapes by a blank."""
+        return self.case.replace(",", "x").replace(";", " ").strip()
+
+    @property
     def soc(self) -> str:
         """Chip of this project that stands for the row's."""
         return CHIPS[self.group]

@@ -17,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_reason_speaks_of_chips_operators_and_shapes() -> None:
     reason = Reason(("910A", "910B"), "Max*", "32x*x16 4", "why")
-    assert reason.fits("910B", "MaxPool", "32,8,16;4")
-    assert not reason.fits("910B4", "MaxPool", "32,8,16;4")
-    assert not reason.fits("910A", "AvgPool", "32,8,16;4")
-    assert not reason.fits("910A", "MaxPool", "32,8,17;4")
+    assert reason.fits("910B", "MaxPool", "32x8x16 4")
+    assert not reason.fits("910B4", "MaxPool", "32x8x16 4")
+    assert not reason.fits("910A", "AvgPool", "32x8x16 4")
+    assert not reason.fits("910A", "MaxPool", "32x8x17 4")
 
 
 def test_far_is_more_than_three_times_to_either_side() -> None:
     rows, _left = measured_operators(["910B4"])
-    mul = next(row for row in rows if row.op_type == "Mul" and row.case.strip() == "4096,1;64")
+    mul = next(row for row in rows if row.op_type == "Mul" and row.shapes == "4096x1 64")
     other = replace(mul, op_type="Sub")
 
     def off(row: object, ratio: float) -> Timing:
@@ -34,7 +34,7 @@ def test_far_is_more_than_three_times_to_either_side() -> None:
     near = [off(mul, 3.0), off(mul, 1 / 3 + 1e-9), off(mul, 1.0)]
     assert far_off(near) == {}
     far = [off(mul, 3.01), off(mul, 0.33), off(other, 4.0)]
-    (known,) = (one.text for one in reasons() if one.fits("910B4", "Mul", mul.case))
+    (known,) = (one.text for one in reasons() if one.fits("910B4", "Mul", mul.shapes))
     assert far_off([*near, *far]) == {known: far[:2], UNKNOWN: far[2:]}
 
 
@@ -42,7 +42,7 @@ def test_every_reason_has_an_operator_that_was_measured() -> None:
     rows, _left = measured_operators(list(CHIPS))
     for one in reasons():
         for chip in one.chips:
-            assert any(one.fits(chip, row.op_type, row.case) for row in rows if row.group == chip), one
+            assert any(one.fits(chip, row.op_type, row.shapes) for row in rows if row.group == chip), one
 
 
 def test_the_page_lists_all_reasons() -> None:

@@ -100,6 +100,8 @@ def share_of(work: VectorWork, space: Space, steps: Sequence[Step], soc: SocSpec
         each = total * rows * cols / (space.rows * space.cols)
         if parts > 1 and rows * cols % piece:
             each /= soc.dram.unaligned_efficiency
+        # what is gone through in turn has instructions for each row, or each part of one; parts of a single
+        # row are long, so that rates decide
         own = Computing.of(steps, soc, cols) if by_row and space.rows > 1 else computing
         return end_cycles(total, each, own.cycles(rows * cols), parts, soc), parts
 
