@@ -30,12 +30,14 @@ CHIPS = {
     "910B4": "Ascend910B4",
     "910B-30": "Ascend910B",
     "910B2": "Ascend910B2",
+    "310": "Ascend310",
 }
 # files, and by which of the chips above a name in them is meant
 _GROUPS = {
     "measured_operators.csv": {"910A": "910A", "910B": "910B"},
     "measured_operators_more.csv": {"910B": "910B4", "910B4": "910B4"},
     "measured_operators_2026.csv": {"Ascend910B": "910B-30", "Ascend910B2": "910B2"},
+    "measured_convolutions.csv": {"310": "310"},
 }
 FILES = tuple(_GROUPS)
 _TIMES = re.compile(r"\w\W(\d+)")  # how often each kernel of a call runs

@@ -40,6 +40,18 @@ def even(whole: int, most: int, grain: int = 1) -> int:
     return min(whole, ceil(grains, parts) * grain)
 
 
+def equal(whole: int, most: int, grain: int = 1) -> int:
+    """The same of parts that are all of one size, in grains that divide the whole."""
+    return max(
+        part for part in range(grain, whole + 1, grain) if whole % part == 0 and part <= max(most, grain)
+    )
+
+
+def part(product: Product, whole: int, most: int, grain: int = 1) -> int:
+    """How the depth of a product is cut."""
+    return (equal if product.divided else even)(whole, most, grain)
+
+
 @cache
 def searched() -> tuple[tuple[Product, Rates, tuple[Tiling, ...]], ...]:
     """Products on chips of few cores with tilings of all kinds; half of the chips with a small L1."""
@@ -87,11 +99,37 @@ def test_all_that_is_tried_fits() -> None:
 
 
 def test_sums_have_two_places_if_there_is_room_and_steps_are_as_few_as_fit() -> None:
-    for _, rates, tiling in every():
+    for product, rates, tiling in every():
         rows, columns = blocks(tiling)
         assert tiling.accumulators == (2 if 2 * rows * columns * RESULT <= rates.l0c else 1)
         most = min(rates.l0a // (2 * rows * FRACTAL), rates.l0b // (2 * columns * FRACTAL))
-        assert tiling.step_k == even(tiling.chunk_k, most)
+        assert tiling.step_k == part(product, tiling.chunk_k, most)
+
+
+def test_kernels_before_910b1_cut_channels_of_maps_and_all_axes_of_matrices_into_equal_parts() -> None:
+    """In blocks of 16 x 16 and depths of 32 bytes; rows of maps need not come out even, nor does anything on
+    chips with separate vector cores. Such parts are what the vendor's tilings have (`soc`: opp)."""
+    uneven = dict.fromkeys(("rows of maps", "columns", "depth"), 0)
+    for product, _, tiling in every():
+        m, n = ceil(product.m, 16), ceil(product.n, 16)
+        share_m, share_n = ceil(tiling.share_m, 16), ceil(tiling.share_n, 16)
+        rows, columns = blocks(tiling)
+        along_n = n % share_n or share_n % columns
+        along_k = product.k_blocks % tiling.chunk_k or tiling.chunk_k % tiling.step_k
+        if not product.divided:
+            uneven["columns"] += bool(along_n)
+            uneven["depth"] += bool(along_k)
+            continue
+        assert not along_n
+        assert not along_k
+        along_m = m % share_m or share_m % rows
+        assert product.conv is not None or not along_m
+        uneven["rows of maps"] += bool(along_m)
+    assert all(uneven.values()), uneven
+    for chip in CHIPS:
+        soc, whole = load(chip), not load(chip).split_cores
+        assert product_of(plain(64, 64, 64, soc), soc).divided == ("mnk" if whole else "")
+        assert product_of(square(16, 16, 16, 3, 1, 1), soc).divided == ("nk" if whole else "")
 
 
 def test_chunks_are_as_long_as_the_queue_needs_or_as_fit() -> None:
@@ -158,6 +196,8 @@ def test_cores_get_shares_of_every_axis() -> None:
             for cores in (soc.ai_cores, soc.ai_cores // 2, 1):
                 parts = ceil(size, grain)
                 wanted = ceil(parts, ceil(parts, min(parts, cores)))
+                if "bimn"[axis] in product.divided:
+                    wanted = equal(parts, cores)
                 others = [1 if at != axis else wanted for at in range(4)]
                 assert axis == 1 or others in cuts or max(others) > soc.ai_cores, (others, whole)
 

@@ -76,6 +76,8 @@ class ProductNumbers(NamedTuple):
     b_rows: str
     a_cut: str
     b_cut: str
+    divided: str
+    images_outside: bool
 
 
 class RateNumbers(NamedTuple):

@@ -165,7 +165,16 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         work.out.dtype.itemsize if conv is not None and work.out.format in row_major else 0,
         work.bias is not None and not has_table(soc),
         again,
+        _divided(conv is not None, soc),
+        conv is not None and conv.batch > (soc.kernels.tuned_batch or conv.batch),
     )
+
+
+def _divided(maps: bool, soc: SocSpec) -> str:
+    """`Product.divided` of a convolution or of a product of matrices."""
+    if maps:
+        return "nk" if soc.kernels.divides_maps else ""
+    return "mnk" if soc.kernels.divides_matrices else ""
 
 
 def _again(work: CubeWork, stream: Stream) -> int:

@@ -69,6 +69,10 @@ class Product:
             blocks of channels.
         bias_ahead: Whether the vector unit writes the bias into L0C, a tile ahead where that is known (see
             `bias`).
+        divided: Axes that shares, chunks and tiles cut into equal parts ("nk" of maps, "mnk" of matrices); of
+            others the last part may be smaller (`kernels.divides_maps`, `kernels.divides_matrices`).
+        images_outside: Whether a core goes through all columns of an image before the next one, so that weights
+            that L1 does not hold pass once an image (`kernels.tuned_batch`).
     """
 
     batch: int
@@ -94,6 +98,8 @@ class Product:
     row_item: int = 0
     bias_ahead: bool = False
     again_bytes: int = 0
+    divided: str = ""
+    images_outside: bool = False
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""

@@ -78,6 +78,8 @@ def tiles_of_share(
                 if least + cores_of(product, share) * rates.dispatch > within * best:
                     continue
             for hold in HOLDS:
+                if hold == "b" and product.images_outside and share[1] > 1 and share[3] > tile_n:
+                    continue  # the next tile of columns takes the place of this one's, for each image
                 if looked and alone:
                     computing = least - rates.latency
                     if least_of_moves(product, rates, share, (tile_m, tile_n), hold, computing) > (
@@ -92,6 +94,8 @@ def tiles_of_share(
                     option = _next(chunks, options, chunk)
                     chunk = chunks[option]
                     even = ceil_div(chunk, ceil_div(chunk, step))
+                    if product.divided:
+                        even = largest_divisor(chunk, step)
                     most = most_tiles(product, share[2], tile_m, hold, chunk)
                     for tiles in BANDS:
                         if tiles > most:
@@ -123,6 +127,19 @@ def tiles_of_share(
                             if masks[option] >> place & 1:
                                 by_depth[place] = min(by_depth[place], taken)
                         best = max(by_depth)
+    return found
+
+
+@compilable
+def largest_divisor(number: int, most: int) -> int:
+    """The largest divisor of a number up to a limit.
+
+    >>> largest_divisor(36, 8), largest_divisor(11, 8)
+    (6, 1)
+    """
+    found = min(number, most)
+    while number % found:
+        found -= 1
     return found
 
 
@@ -171,6 +188,8 @@ def _chunks(
     for place in range(len(depths)):
         most = max(1, step * lookahead(depths[place]) // unit)
         chunk = min(k_blocks, ceil_div(count, ceil_div(count, min(room, most))) * unit)
+        if product.divided:
+            chunk = largest_divisor(count, min(room, most)) * unit
         if conv is not None and product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
             chunk = unit  # one kernel row at a time, or a part of it
         elif not hold and 2 * (held_bytes(product, share[2], tile_m, chunk) + b_unit // unit * chunk) > free:

@@ -25,7 +25,7 @@ from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import least_cycles
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.score import score
-from ascendsim.lower.templates.share_tiles import HOLDS, column_bytes
+from ascendsim.lower.templates.share_tiles import HOLDS, column_bytes, largest_divisor
 from ascendsim.lower.templates.strips import Strip, row_parts
 from ascendsim.lower.templates.traffic import Share
 from ascendsim.lower.templates.width_tiles import strip_views, strips_may_pay, whole_images
@@ -228,8 +228,15 @@ def candidates(
         grain_m, grain_n = product.grains
         most_n = min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS))
         in_lines = [size for size in product.line_columns if size < sn and size <= most_n * FRACTAL_ROWS]
-        tiles_n = list(dict.fromkeys((*tile_sizes(sn, most_n, smallest, grain_n), *in_lines)))
-        tiles_m = run_sizes(product.conv, sm, rates.l0a // 2 // FRACTAL_BYTES, smallest, grain_m)
+        if "n" in product.divided:
+            tiles_n = equal_sizes(sn, most_n, smallest, grain_n)
+        else:
+            tiles_n = list(dict.fromkeys((*tile_sizes(sn, most_n, smallest, grain_n), *in_lines)))
+        most_m = rates.l0a // 2 // FRACTAL_BYTES
+        if "m" in product.divided:
+            tiles_m = equal_sizes(sm, most_m, smallest, grain_m)
+        else:
+            tiles_m = run_sizes(product.conv, sm, most_m, smallest, grain_m)
         for sizes, cycles in search(share, (tiles_n, tiles_m), by_depth, within, alone, some):
             some = True
             tile_m, tile_n, chunk, step, hold, accumulators, band, of_depths = sizes
@@ -296,7 +303,12 @@ def _shares_of(product: Product, cores: int) -> Iterator[Share]:
             if wanted > left:
                 break
             m_parts = min(m_blocks, wanted)
-            n_parts = max(min(n_blocks, left // m_parts), ceil_div(product.n, product.most_share_n))
+            if "m" in product.divided:
+                m_parts = largest_divisor(m_blocks, m_parts)
+            n_parts = min(n_blocks, left // m_parts)
+            if "n" in product.divided:
+                n_parts = largest_divisor(n_blocks, n_parts)
+            n_parts = max(n_parts, ceil_div(product.n, product.most_share_n))
             share_ms = [min(product.m, ceil_div(m_blocks, m_parts) * grain_m)]
             if product.conv is not None and not is_direct(product.conv) and product.conv.out_h >= m_parts:
                 share_ms.append(min(product.m, ceil_div(product.conv.out_h, m_parts) * product.conv.out_w))
@@ -331,6 +343,18 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2, grain: int = 
     blocks *= each
     useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * FRACTAL_ROWS)]
     return useful or list(sizes)
+
+
+def equal_sizes(elements: int, most_blocks: int, smallest: int, grain: int = FRACTAL_ROWS) -> list[int]:
+    """Tile sizes that divide an axis into equal tiles, the largest first; arguments as for `tile_sizes`.
+
+    >>> equal_sizes(784, 64, 2), equal_sizes(1000, 64, 2), equal_sizes(176, 8, 2)
+    ([784, 112], [1000, 336, 144, 112, 48], [16])
+    """
+    blocks, each = ceil_div(elements, grain), grain // FRACTAL_ROWS
+    tiles = [tile for tile in range(min(blocks, most_blocks // each), 0, -1) if blocks % tile == 0]
+    sizes = [min(elements, tile * grain) for tile in tiles or (1,)]
+    return [size for size in sizes if size >= min(elements, smallest * FRACTAL_ROWS)] or sizes
 
 
 def run_sizes(
