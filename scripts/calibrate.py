@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ascendsim.core.files import write_whole
 from ascendsim.validate import measured_points, score
-from ascendsim.validate.calibrate import CONSTANTS, Fit, fit, prepare
+from ascendsim.validate.calibrate import CONSTANTS, SAME_CHIP, Fit, fit, prepare
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "tests" / "data" / "models"
@@ -27,7 +27,8 @@ BATCHES = (1, 8, 32)
 
 def run(group: str, batches: tuple[int, ...]) -> Fit:
     """Fits one chip and prints what came out."""
-    points = [point for point in measured_points([group]) if point.batch in batches]
+    groups = [group, *(other for other, same in SAME_CHIP.items() if same == group)]
+    points = [point for point in measured_points(groups) if point.batch in batches]
     found = fit(prepare(points, MODELS), CONSTANTS[group], report=print)
     for name, predictions in (("seen", found.seen), ("left out", found.unseen)):
         value = score(predictions)

@@ -22,7 +22,7 @@ from ascendsim.cli.main import main as command_line
 from ascendsim.core.files import write_whole
 from ascendsim.plot import plot_correlation
 from ascendsim.validate import Comparison, Point, Prediction, compare_models, measured_points, score, worst
-from ascendsim.validate.calibrate import CONSTANTS, left_out_values
+from ascendsim.validate.calibrate import CONSTANTS, unseen_values
 from ascendsim.validate.known_errors import coverages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -176,10 +176,7 @@ def unseen(points: Iterable[Point]) -> dict[str, tuple[Prediction, ...]]:
     """By chip: predictions of the points that its constants were fitted on, each by the fit that did not see
     its network.
     """
-    left_out = {group: left_out_values(group) for group in CHIPS}
-    blind = compare_models(
-        tuple(points), MODELS, "all", values=lambda point: left_out[point.group][point.model]
-    )
+    blind = compare_models(tuple(points), MODELS, "all", values=unseen_values(CHIPS))
     return {group: blind.of(group).simulated for group in CHIPS}
 
 
@@ -212,13 +209,14 @@ def constants(group: str, seen: Sequence[Prediction], blind: Sequence[Prediction
 
     head = ("constant", "fitted", "with a network left out", "range", "what bounds the range")
     batches = ", ".join(map(str, stored["batches"]))
+    of = " and ".join((group, *(other for other, same in SAME_CHIP.items() if same == group)))
     scores = [
         score_row("by constants that were fitted on them", seen),
         score_row("each by constants that were fitted without its network", blind),
     ]
     return "\n".join(
         (
-            f"Constants fitted on batch {batches} (`scripts/calibrate.py`):\n",
+            f"Constants fitted on batch {batches} of {of} (`scripts/calibrate.py`):\n",
             table(head, rows()),
             "These points, predicted\n",
             table(("", "points", "MAPE %", "median %", "bias %", "Spearman"), scores),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_models(args: argparse.Namespace) -> int:
     from ascendsim.validate import Comparison, predictions
+    from ascendsim.validate.calibrate import unseen_values
 
     check_folder(args.output)
     points, left = _points(args)
@@ -109,7 +110,7 @@ def _run_models(args: argparse.Namespace) -> int:
     if args.output is not None:
         Path(args.output).mkdir(parents=True, exist_ok=True)
     processes = min(MOST_PROCESSES, os.cpu_count() or 1, len(points))
-    values = _values(groups) if args.leave_one_out else None
+    values = unseen_values(groups) if args.leave_one_out else None
     refused = None if args.rows is None else left
     coming = predictions(points, Path(args.models), args.fusion, values, processes, refused)
     done, stopped = _collected(coming, len(points))
@@ -187,14 +188,6 @@ def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
         except KeyboardInterrupt:
             return done, True
     return done, False
-
-
-def _values(groups: Sequence[str]) -> Callable[[Point], Mapping[str, float]]:
-    """Constants of a chip for a point of a network that their fit has not seen."""
-    from ascendsim.validate.calibrate import left_out_values
-
-    stored = {group: left_out_values(group) for group in groups}
-    return lambda point: stored[point.group].get(point.model, {})
 
 
 def _print(group: str, part: Comparison, total: int, count: int) -> None:

@@ -260,8 +260,8 @@ class KernelSpec:
     )
     divides_maps: bool  # shares, chunks in L1 and tiles of convolutions cut channels into equal parts
     divides_matrices: bool  # those of matrix products cut all axes into equal parts
-    # largest batch for which tilings of convolutions were tuned; with more images these are the outermost loop, and
-    # weights that a core cannot hold pass once an image; None = no such batch is known
+    # largest batch for which tilings of convolutions were tuned; with more images these are the outermost
+    # loop, and weights that a core cannot hold pass once an image; None = no such batch is known
     tuned_batch: int | None
     convolves_hf32: bool  # convolutions of float32 maps and their gradients cut them to HF32
     even_images: bool  # convolutions of about as many images as cores take as many as have equally many

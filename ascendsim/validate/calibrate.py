@@ -29,6 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ascendsim import soc as chips
+from ascendsim.compiler.cann_versions import changes_of, with_version
 from ascendsim.isa.program import Program
 from ascendsim.machine import run as run_machine
 from ascendsim.soc import SocSpec
@@ -68,6 +69,7 @@ class Constant:
 
 _L2 = ("l2.read_bytes_per_cycle_per_core", "l2.write_bytes_per_cycle_per_core")
 _DRAM = ("dram.read_gb_per_s", "dram.write_gb_per_s")
+SAME_CHIP = {"310P": "310P3"}  # by group of points: the one that it is fitted with
 CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310P3": (
         Constant(_DRAM, 120.0, 204.8, "60 % of the nominal rate to all of it"),
@@ -137,6 +139,25 @@ def left_out_values(group: str) -> Mapping[str, Values]:
     with files("ascendsim.validate").joinpath("data/calibration.json").open(encoding="utf-8") as source:
         stored = json.load(source)
     return {name: dict(values) for name, values in stored.get(group, {}).get("left_out", {}).items()}
+
+
+def unseen_values(groups: Iterable[str]) -> Callable[[Point], Values]:
+    """For each point of some groups the constants of its chip that were fitted without its network, as far as
+    its version of CANN does not say otherwise.
+    """
+    stored = {group: left_out_values(SAME_CHIP.get(group, group)) for group in set(groups)}
+
+    def values(point: Point) -> Values:
+        found = stored[point.group].get(point.model, {})
+        return free_of_version(point.soc, point.conditions.cann, found)
+
+    return values
+
+
+def free_of_version(soc: str, cann: str, values: Values) -> Values:
+    """Values without those that a version of CANN ("" = the newest) has otherwise."""
+    others = {change.key for change in changes_of(chips.load(soc), cann or None)}
+    return {key: value for key, value in values.items() if key not in others}
 
 
 def prepare(points: Iterable[Point], folder: Path, fusion: str = "all") -> list[Case]:
@@ -233,15 +254,15 @@ def _values(constants: Sequence[Constant], places: Iterable[float]) -> Values:
 
 def _errors(cases: Sequence[Case], constants: Sequence[Constant], places: Iterable[float]) -> FloatArray:
     values = _values(constants, places)
-    specs = {soc: chips.load(soc, values) for soc in {case.point.soc for case in cases}}
-    times = [
-        1e-6
-        * (
-            run_machine(case.program, specs[case.point.soc]).duration_us
-            + call_us(case.program, specs[case.point.soc])
-        )
-        for case in cases
-    ]
+    kinds = {(case.point.soc, case.point.conditions.cann) for case in cases}
+    specs = {
+        (soc, cann): with_version(chips.load(soc, free_of_version(soc, cann, values)), cann or None)
+        for soc, cann in kinds
+    }
+    times = []
+    for case in cases:
+        spec = specs[case.point.soc, case.point.conditions.cann]
+        times.append(1e-6 * (run_machine(case.program, spec).duration_us + call_us(case.program, spec)))
     return np.array([math.log(time) - case.log_published for time, case in zip(times, cases, strict=True)])
 
 

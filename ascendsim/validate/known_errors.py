@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
-from ascendsim import soc as chips
 from ascendsim.api.network_kind import network_kind
 from ascendsim.api.running import simulate
-from ascendsim.compiler.cann_versions import changes_of, older_kernels
+from ascendsim.compiler.cann_versions import older_kernels
 from ascendsim.core.table import Row, Table
 from ascendsim.ops import default_opset
 from ascendsim.opset.facts import Kind
@@ -29,14 +28,12 @@ from ascendsim.profiling.interval import (
     rows_for,
 )
 from ascendsim.profiling.metrics import main_bound
-from ascendsim.validate.calibrate import left_out_values
+from ascendsim.validate.calibrate import unseen_values
 from ascendsim.validate.models import call_us, compile_point, of_points
 from ascendsim.validate.operators import compare_operators
 from ascendsim.validate.operators_graphs import one_operator
 from ascendsim.validate.operators_rows import OperatorRow
 from ascendsim.validate.points import Point
-
-FITTED = {"310P": "310P3"}  # groups without a fit of their own, with that of the same chip
 
 
 def error_rows(points: Sequence[Point], folder: Path, processes: int = 1) -> Iterator[Row]:
@@ -47,7 +44,8 @@ def error_rows(points: Sequence[Point], folder: Path, processes: int = 1) -> Ite
         folder: Where the structure files are.
         processes: How many points are simulated at a time.
     """
-    yield from of_points(partial(_row, folder), points, unseen_values(points), processes)
+    values = unseen_values(point.group for point in points)
+    yield from of_points(partial(_row, folder), points, values, processes)
 
 
 def operator_rows(progress: Callable[[int, int], None] | None = None, processes: int = 1) -> Iterator[Row]:
@@ -75,21 +73,6 @@ def _purpose(row: OperatorRow) -> str:
 def error_table(name: str, rows: Sequence[Row]) -> Table:
     """The rows in an order that does not depend on which was done first."""
     return Table(name, COLUMNS, tuple(sorted(rows, key=str)))
-
-
-def unseen_values(points: Sequence[Point]) -> Callable[[Point], Mapping[str, float]]:
-    """For each point the constants of its chip that were fitted without its network, as far as its version of
-    CANN does not say otherwise.
-    """
-    groups = {point.group: FITTED.get(point.group, point.group) for point in points}
-    stored = {group: left_out_values(fitted) for group, fitted in groups.items()}
-
-    def values(point: Point) -> Mapping[str, float]:
-        changed = {change.key for change in changes_of(chips.load(point.soc), point.conditions.cann or None)}
-        found = stored[point.group].get(point.model, {})
-        return {key: value for key, value in found.items() if key not in changed}
-
-    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ def wide_us(batch: int, tuned: int) -> float:
 
 @pytest.mark.parametrize(("batch", "published_us"), [(8, 765.4), (16, 1533.7)])
 def test_weights_of_each_image_pass_anew_as_in_published_times(batch: int, published_us: float) -> None:
-    """`soc`: the older package that Ascend310.toml names at kernels.tuned_batch; a core reads 49 GB/s there, 46
-    here."""
+    """Of the older package that Ascend310.toml names; a core reads 49 GB/s there, 46 here."""
     assert wide_us(batch, tuned=1) == pytest.approx(published_us, rel=0.15)
 
 

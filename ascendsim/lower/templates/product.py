@@ -71,8 +71,8 @@ class Product:
             `bias`).
         divided: Axes that shares, chunks and tiles cut into equal parts ("nk" of maps, "mnk" of matrices); of
             others the last part may be smaller (`kernels.divides_maps`, `kernels.divides_matrices`).
-        images_outside: Whether a core goes through all columns of an image before the next one, so that weights
-            that L1 does not hold pass once an image (`kernels.tuned_batch`).
+        images_outside: Whether a core goes through all columns of an image before the next one, so that
+            weights that L1 does not hold pass once an image (`kernels.tuned_batch`).
     """
 
     batch: int
