@@ -84,6 +84,7 @@ class LinkDemand:
         request_bytes_per_cycle: What the engine's outstanding requests allow if L2 holds the data, in bytes
             of L2; None = all.
         waiting: How long requests wait for their answers; None = that does not decide.
+        requests: How many there are, 0 where they do not decide.
         hit_latency: Cycles until the result is visible after the last byte passed, if L2 holds the data.
         miss_latency: The same if DRAM has to deliver it.
     """
@@ -99,6 +100,7 @@ class LinkDemand:
     miss_latency: int
     request_bytes_per_cycle: float | None = None
     waiting: Waiting | None = None
+    requests: int = 0
     cached: bool = True
     atomic: bool = False
 

@@ -124,10 +124,9 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
     efficiency = _efficiency(move, soc)
     l2, dram = soc.l2, soc.dram
     l2_bytes = math.ceil(rounded_bytes(move, stride, l2.request_bytes) / efficiency)
-    engine_cycles, request_cycles = (
-        _engine_cycles(move, stride, efficiency, soc),
-        _request_cycles(move, stride, soc),
-    )
+    count = requests(move, stride, l2.line_bytes) if _holds_requests(move, soc) else 0
+    engine_cycles = _engine_cycles(move, stride, efficiency, soc)
+    request_cycles = count * l2.line_bytes / _gm_width(move, soc.ports, soc)
     hit, miss = (
         (l2.write_latency_cycles, dram.write_latency_cycles)
         if write
@@ -147,7 +146,8 @@ def _link_demand(move: Move, soc: SocSpec) -> LinkDemand:
         hit_latency=hit,
         miss_latency=miss,
         request_bytes_per_cycle=l2_bytes / request_cycles if request_cycles else None,
-        waiting=_waiting(move, stride, soc, miss) if request_cycles else None,
+        waiting=_waiting(move, count, soc, miss) if count else None,
+        requests=count,
         cached=move.cached,
         atomic=bool(move.atomic),
     )
@@ -172,14 +172,7 @@ def _engine_cycles(move: Move, stride: int, efficiency: float, soc: SocSpec) -> 
     return max(cycles, rows if rate is None else rows + move.bytes / rate)
 
 
-def _request_cycles(move: Move, stride: int, soc: SocSpec) -> float:
-    """Cycles that the requests of a read need if L2 has all data, 0 where they do not decide."""
-    if not _holds_requests(move, soc):
-        return 0.0
-    return requests(move, stride, soc.l2.line_bytes) * soc.l2.line_bytes / _gm_width(move, soc.ports, soc)
-
-
-def _waiting(move: Move, stride: int, soc: SocSpec, idle: int) -> Waiting | None:
+def _waiting(move: Move, count: int, soc: SocSpec, idle: int) -> Waiting | None:
     """How long requests of a read wait; those past L2 share no lines."""
     hit, line = soc.l2.read_latency_cycles, soc.l2.line_bytes
     if not hit:
@@ -187,7 +180,7 @@ def _waiting(move: Move, stride: int, soc: SocSpec, idle: int) -> Waiting | None
     loaded = soc.dram.loaded_latency_cycles
     if loaded is None or not move.cached or move.dst.buffer is not Buffer.L1:
         return Waiting(hit, idle)
-    return Waiting(hit, idle, loaded, max(1.0, requests(move, stride, line) * line / move.bytes))
+    return Waiting(hit, idle, loaded, max(1.0, count * line / move.bytes))
 
 
 def _holds_requests(move: Move, soc: SocSpec) -> bool:

@@ -4,6 +4,7 @@
     scheduler  streams, events between them, blocks on free cores, AI CPU
     tasks      one task while it runs, and its record
     binding    what a task's transfers ask of the links, given what L2 holds and who reads the same
+    mean_load  what cores that are at different places of their loops ask of memory on the average
     core       one core or a lock-step group: scalar unit, queues, flags, one process a pipe
     compiled   blocks as runs of tuples between ends of loops, every instruction costed once; block_key: which
                blocks are alike

@@ -3,12 +3,14 @@ who else reads the same.
 
 Work is counted in L2 bytes. Where reads and writes share one DRAM bus, writes load it in proportion to the
 two rates, and a task that does both has the bus turned around again and again. An atomic write loads L2 both
-ways, and DRAM delivers the old bytes that L2 lacks. Three effects are bound to a transfer's rate:
+ways, and DRAM delivers the old bytes that L2 lacks. Four effects are bound to a transfer's rate:
 
     misses          where requests hold their place in the engine until they are served, DRAM's latency lowers
                     the engine's rate, the more of them all cores have under way (`links`)
     the same lines  L2, or the DRAM channel behind it, serves the requests of several cores for one address
                     one after the other
+    out of step     cores that are at different places of their loops ask of memory what they do on the
+                    average (`mean_load`)
     first visits    a core that comes back to the same bytes waits for DRAM at first and for L2 after that,
                     one after the other
 """
@@ -16,16 +18,16 @@ ways, and DRAM delivers the old bytes that L2 lacks. Three effects are bound to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
-from ascendsim.machine.core import Transfer
 from ascendsim.machine.l2 import ALL, NONE, Shares
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Requests, capacities
+from ascendsim.machine.mean_load import Loads, evened
 from ascendsim.soc.spec import SocSpec
 
 _MIXED = 4  # times the rarer direction's share of the bytes: 1 where the bus turns as often as it ever does
@@ -36,11 +38,25 @@ class Readers(NamedTuple):
 
     Attributes:
         shared: Whether several cores read them through L2 or past it.
-        in_step: Whether some of these do the same at the same time: cores that run the same kind of block.
+        in_step: How many of these do the same at the same time: cores that run the same kind of block.
     """
 
     shared: bool
-    in_step: bool
+    in_step: Fraction
+
+
+class Bound(NamedTuple):
+    """A transfer bound to the links.
+
+    Attributes:
+        work: Work units.
+        kind: What decides its rate.
+        latency: Ticks after the last byte.
+    """
+
+    work: int
+    kind: FlowClass
+    latency: int
 
 
 def _product(share: Fraction, ratio: Fraction) -> Fraction:
@@ -70,20 +86,33 @@ class Binding:
         self.shares, self.soc, self.clock = shares, soc, clock
         self.cycle, self.cores, self.abreast = cycle, cores, abreast
 
-    def transfer(
-        self,
-        demand: LinkDemand,
-        region: str,
-        visits: int,
-        readers: Readers,
-        number_of: Callable[[FlowClass], int],
-    ) -> Transfer:
+    def out_of_step(
+        self, transfers: Sequence[Bound], demands: Sequence[LinkDemand], moves: Sequence[int]
+    ) -> list[Bound]:
+        """All transfers of a block whose cores are at different places of their loops.
+
+        Args:
+            demands: Of each transfer.
+            moves: How often the block makes it.
+        """
+        found = list(transfers)
+        asking = [
+            place
+            for place, demand in enumerate(demands)
+            if demand.waiting is not None and demand.waiting.loaded is not None
+        ]
+        loads = [Loads(found[place].work * moves[place], found[place].kind) for place in asking]
+        kinds = evened(loads, self.abreast, capacities(self.soc, self.clock))
+        for place, kind in zip(asking, kinds, strict=True):
+            found[place] = found[place]._replace(kind=kind)
+        return found
+
+    def transfer(self, demand: LinkDemand, region: str, visits: int, readers: Readers) -> Bound:
         """A demand on a region as work, flow class and latency.
 
         Args:
             visits: How often the block comes back to the same bytes.
             readers: Who else reads the same bytes.
-            number_of: Number of a flow class.
         """
         shares = self.shares
         miss = (shares.write_through if demand.write else shares.read_miss)[region] if demand.cached else ALL
@@ -97,9 +126,9 @@ class Binding:
         latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
         if around_l2:
             latency = demand.miss_latency
-        width = self._width(demand, miss, ratio, visits)
+        width = self._width(demand, miss, ratio, visits, readers)
         flow_class = FlowClass(max(1, width), weights, self.cores, self._requests(demand, float(miss)))
-        return Transfer(max(1, demand.l2_bytes * UNITS_PER_BYTE), number_of(flow_class), latency * self.cycle)
+        return Bound(max(1, demand.l2_bytes * UNITS_PER_BYTE), flow_class, latency * self.cycle)
 
     def _weights(
         self,
@@ -121,9 +150,7 @@ class Binding:
             write += self.shares.evicted * _product(ALL if demand.write else miss, useful)
         from_l2 = ALL if through_l2 and (demand.atomic or not demand.write) else NONE
         if readers.shared and not demand.write:
-            from_l2 *= self._same_line_l2
-        if read and readers.in_step and not demand.cached:
-            read *= self._same_line_dram
+            from_l2 *= self._same_lines_of_all
         if dram.half_duplex:
             if write:
                 read += write * self._reads_per_write
@@ -156,14 +183,16 @@ class Binding:
         loss = 1 / Fraction(self.soc.dram.mixed_efficiency) - 1
         return 1 + loss * min(Fraction(1), _MIXED * rarer)
 
-    def _width(self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int) -> int:
+    def _width(
+        self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int, readers: Readers
+    ) -> int:
         """The largest rate of one core, work units per tick."""
         port = demand.port_bytes_per_cycle
         if demand.request_bytes_per_cycle is not None:  # those that miss wait longer for their answers
             waiting = demand.waiting
             loaded = waiting is not None and waiting.loaded is not None  # which others decide: `links`
             slowdown = 1.0 if waiting is None or loaded else waiting.slowdown(float(miss), 0)
-            port = min(port, demand.request_bytes_per_cycle / slowdown)
+            port = min(port, demand.request_bytes_per_cycle / slowdown, self._in_turn(demand, readers))
         width = self.clock.width(port, self.cycle)
         if demand.write or visits == 1 or not 0 < miss * visits <= 1:
             return width
@@ -196,20 +225,17 @@ class Binding:
         return int(visits / (max(from_l2, from_dram) + (visits - 1) * from_l2))
 
     @cached_property
-    def _same_line_l2(self) -> Fraction:
-        return self._same_line_slowdown(Link.L2_READ)
-
-    @cached_property
-    def _same_line_dram(self) -> Fraction:
-        return self._same_line_slowdown(Link.DRAM_READ)
-
-    def _same_line_slowdown(self, link: Link) -> Fraction:
-        """How much longer L2 or DRAM take where cores ask for the same lines at the same time."""
-        soc = self.soc
-        limit = (
-            soc.l2.same_line_bytes_per_cycle if link is Link.L2_READ else soc.dram.same_line_bytes_per_cycle
-        )
+    def _same_lines_of_all(self) -> Fraction:
+        """How much longer L2 takes over lines that several cores read."""
+        limit = self.soc.l2.same_line_bytes_per_cycle
         if limit is None:
             return Fraction(1)
-        whole = Fraction(capacities(soc, self.clock)[link])
+        whole = Fraction(capacities(self.soc, self.clock)[Link.L2_READ])
         return max(Fraction(1), whole / (Fraction(limit) * UNITS_PER_BYTE / self.clock.ai_ticks))
+
+    def _in_turn(self, demand: LinkDemand, readers: Readers) -> float:
+        """Bytes a cycle of one core whose requests take turns with those of others for the same lines."""
+        limit = self.soc.l2.same_line_requests_per_cycle
+        if limit is None or demand.write or not demand.requests or readers.in_step <= 1:
+            return math.inf
+        return demand.l2_bytes / demand.requests * limit / float(readers.in_step)

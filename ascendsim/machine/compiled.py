@@ -106,6 +106,7 @@ class CompiledBlock:
         scalar_sets: Whether the scalar unit sets flags that pipes may wait for.
         demands: Link demands of the transfers, each with the number of its region.
         visits: Of each transfer, how often the loops around it come back to the same bytes.
+        moves: Of each transfer, how often the whole block makes it.
         read_bytes, uncached_bytes, write_bytes: Useful bytes by number of the region over the whole block:
             read through L2, read past it, written.
         distinct: By number of the region, different bytes that the block reads.
@@ -127,6 +128,7 @@ class CompiledBlock:
     scalar_sets: bool = False
     demands: list[tuple[int, LinkDemand]] = field(default_factory=list)
     visits: list[int] = field(default_factory=list)
+    moves: list[int] = field(default_factory=list)
     read_bytes: dict[int, int] = field(default_factory=dict)
     uncached_bytes: dict[int, int] = field(default_factory=dict)
     write_bytes: dict[int, int] = field(default_factory=dict)
@@ -302,6 +304,8 @@ class _Compiler:
             self.demands[key] = len(result.demands)
             result.demands.append((region, link))
             result.visits.append(visits)
+            result.moves.append(0)
+        result.moves[self.demands[key]] += times
         return self.demands[key]
 
     def lane(self, pipe: Pipe) -> int:

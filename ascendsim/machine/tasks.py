@@ -16,7 +16,7 @@ from ascendsim.machine.binding import Binding, Readers
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock
 from ascendsim.machine.core import CoreRun, Transfer
-from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, Judged, L2State, in_all, part
+from ascendsim.machine.l2 import ALL, NONE, UNDIVIDED, Judged, L2State, in_all, part, ratio
 from ascendsim.machine.links import Links
 from ascendsim.machine.reuse import fetched_again, fetched_bytes, rewritten
 from ascendsim.machine.wiring import Wiring
@@ -351,12 +351,13 @@ class TaskRun:
             compiled, regions = self.blocks[index].compiled, self.blocks[index].regions
             cycle = clock.cycle(compiled.block.core)
             binding = Binding(self.shares, soc, clock, cycle, cores, self._abreast(self.blocks[index]))
-            known = [
-                binding.transfer(
-                    demand, regions[region], visits, self.readers[index][region], links.number_of
-                )
+            bound = [
+                binding.transfer(demand, regions[region], visits, self.readers[index][region])
                 for (region, demand), visits in zip(compiled.demands, compiled.visits, strict=True)
             ]
+            if not self.wiring.together:  # no barriers bring the cores into step
+                bound = binding.out_of_step(bound, [demand for _, demand in compiled.demands], compiled.moves)
+            known = [Transfer(work, links.number_of(kind), latency) for work, kind, latency in bound]
             self._bound[index, cores] = known
         return known
 
@@ -377,7 +378,10 @@ class TaskRun:
         together = {name: sum(own.get(name, 0) for own in read) for name in unique}
         return tuple(
             tuple(
-                [Readers(together[name] >= 2 * unique[name], own[name] >= 2 * unique[name]) for name in own]
+                [
+                    Readers(together[name] >= 2 * unique[name], ratio(own[name], max(1, unique[name])))
+                    for name in own
+                ]
             )
             for own in read
         )

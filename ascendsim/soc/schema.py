@@ -34,6 +34,7 @@ _ENDINGS = (
     ("frequency_mhz", "MHz"),
     ("elements_per_us", "elements/us"),
     ("elements_per_cycle", "elements/cycle"),
+    ("requests_per_cycle", "requests/cycle"),
     ("_fps_1080p", "images/s"),
     ("_cycles", "cycles"),
     ("_ns", "ns"),

@@ -132,6 +132,7 @@ class L2Spec:
     request_bytes: int  # what a core asks L2 for at a time; a burst is rounded up to it
     # whole chip, of lines that several cores read; None = no such limit is known
     same_line_bytes_per_cycle: float | None
+    same_line_requests_per_cycle: float | None  # of cores that read the same lines in step, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,6 @@ class DramSpec:
     loaded_latency_cycles: int | None
     uncached_latency_cycles: int  # of reads that pass L2 by
     write_latency_cycles: int
-    # whole chip, of reads past L2 that several cores make in step; None = no such limit is known
-    same_line_bytes_per_cycle: float | None
     transaction_bytes: int  # smallest transfer; a burst is rounded up to it
     unaligned_efficiency: float  # least rate factor of bursts that start off a transaction boundary
     max_in_flight: int  # outstanding transfers of one MTE

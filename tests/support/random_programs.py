@@ -51,7 +51,8 @@ def random_chip(random: Random) -> SocSpec:
     }
     changes["l2"] = l2 | {
         "request_bytes": random.choice((32, 128)),
-        "same_line_bytes_per_cycle": random.choice((None, 24.0)),
+        "same_line_bytes_per_cycle": (narrow := random.choice((None, 24.0))),
+        "same_line_requests_per_cycle": narrow and 0.1,
     }
     changes["dma"] = {"burst_cycles": random.choice((0, 9.4)), "reads_hold_requests": random.random() < 0.5}
     changes["vector"] = {"bank_groups": random.choice((None, 16))}

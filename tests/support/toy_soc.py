@@ -103,6 +103,7 @@ TOY = SocSpec(
         half_duplex=False,
         request_bytes=32,
         same_line_bytes_per_cycle=None,
+        same_line_requests_per_cycle=None,
     ),
     dram=DramSpec(
         size=None,
@@ -116,7 +117,6 @@ TOY = SocSpec(
         transaction_bytes=512,
         loaded_latency_cycles=None,
         uncached_latency_cycles=400,
-        same_line_bytes_per_cycle=None,
         unaligned_efficiency=0.5,
         max_in_flight=4,
     ),

@@ -187,7 +187,12 @@ def test_reads_past_l2_load_dram_and_leave_l2_alone() -> None:
 
 
 def test_cores_in_step_past_l2_wait_for_one_line_and_staggered_ones_do_not() -> None:
-    soc = bare(dram={"same_line_bytes_per_cycle": 8, "uncached_latency_cycles": 0})
+    # 8 requests of 512 B of each core, one in 64 cycles: 8 B a cycle
+    soc = bare(
+        l2={"same_line_requests_per_cycle": 1 / 64, "line_bytes": 512},
+        dram={"uncached_latency_cycles": 0},
+        dma={"reads_hold_requests": True},
+    )
     in_step = task_of((block(around()), 2), accesses=(Access("x", 4096, 2 * 4096, False),))
     staggered = task_of(
         (block(around()), 1), (block(around()), 1), accesses=(Access("x", 4096, 2 * 4096, False),)
