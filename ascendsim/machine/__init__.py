@@ -19,6 +19,7 @@
     replay     looks up tasks that were simulated before; outcome: what is kept of them
     solo       walks tasks that have the cores to themselves by compiled code: solo_code, solo_state and
                solo_walk make arrays of them, `ascendsim_kernels.block_walk` walks
+    stopwatch  times single tasks, for those who try many; preparing: what a task needs before it runs
     log        instruction records, repeated stretches kept once
 
 How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free
@@ -39,5 +40,6 @@ matter; one core by itself equals a plain recurrence in program order.
 
 from ascendsim.machine.fast_forward import Statistics
 from ascendsim.machine.run import run
+from ascendsim.machine.stopwatch import Stopwatch
 
-__all__ = ["Statistics", "run"]
+__all__ = ["Statistics", "Stopwatch", "run"]
