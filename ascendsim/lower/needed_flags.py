@@ -132,7 +132,7 @@ def _only(block: Block, flags: Collection[str]) -> Block:
 def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[Statement]:
     for statement in body:
         if isinstance(statement, Loop):
-            yield replace(statement, body=tuple(_with_flags(statement.body, flags)))
+            yield Loop(statement.variable, statement.trips, tuple(_with_flags(statement.body, flags)))
         elif not isinstance(statement, SetFlag | WaitFlag) or statement.flag in flags:
             yield statement
 

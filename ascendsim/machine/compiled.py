@@ -44,7 +44,7 @@ from ascendsim.isa.instructions import (
 )
 from ascendsim.isa.program import Block, CoreKind
 from ascendsim.isa.walk import static
-from ascendsim.machine.block_key import block_key, stays
+from ascendsim.machine.block_key import regions_of, stays
 from ascendsim.machine.clock import Clock
 from ascendsim.soc.spec import SocSpec
 
@@ -159,7 +159,7 @@ def compile_block(
         CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the
             wrong pipe.
     """
-    names = block_key(block)[1] if regions is None else tuple(regions)
+    names = regions_of(block) if regions is None else tuple(regions)
     known = {} if prices is None else prices
     return _Compiler(block, soc, clock, number, names, known.setdefault(block.core, {})).compile()
 
@@ -192,7 +192,7 @@ class _Compiler:
         self.prices = prices
         self.demands: dict[tuple[int, int], int] = {}  # numbers, by id of the price and visits
         self.issues: dict[int, int] = {}
-        self.flag_ends: dict[tuple[type, Pipe, str], tuple[int, int]] = {}
+        self.flag_entries: dict[tuple[type, Pipe, str, int], Entry] = {}
         self.drained: list[Flag] = []  # to the scalar unit: this pipe is through with all before a barrier
         self.regions = {name: number for number, name in enumerate(regions)}
 
@@ -343,15 +343,17 @@ class _Compiler:
         return ticks
 
     def flag_entry(self, instruction: SetFlag | WaitFlag) -> Entry:
-        key = type(instruction), instruction.pipe, instruction.flag
-        known = self.flag_ends.get(key)
+        early = -1  # it is no UnitFlag
+        if isinstance(instruction, SetFlag) and instruction.unit_flag:
+            early = self.early_ticks(instruction)
+        key = type(instruction), instruction.pipe, instruction.flag, early
+        known = self.flag_entries.get(key)
         if known is None:
-            known = self.flag_ends[key] = self.flag_end(instruction)
-        lane, number = known
-        if isinstance(instruction, WaitFlag):
-            return lane, self.issue_ticks(1), (WAIT, number, instruction)
-        early = self.early_ticks(instruction) if instruction.unit_flag else 0
-        return lane, self.issue_ticks(1), (SET, number, early, instruction)
+            lane, number = self.flag_end(instruction)
+            wait = isinstance(instruction, WaitFlag)
+            operation = (WAIT, number, instruction) if wait else (SET, number, max(0, early), instruction)
+            known = self.flag_entries[key] = lane, self.issue_ticks(1), operation
+        return known
 
     def flag_end(self, instruction: SetFlag | WaitFlag) -> tuple[int, int]:
         """Lane and number of the flag that a pipe sets or waits for."""

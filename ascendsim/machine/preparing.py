@@ -7,7 +7,7 @@ from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import Block, Task, TaskKind
-from ascendsim.machine.block_key import Key, block_key
+from ascendsim.machine.block_key import Key, block_key, regions_of
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.compiled import CompiledBlock, Prices, compile_block
 from ascendsim.machine.free_cores import FreeCores, core_text
@@ -21,11 +21,15 @@ class Preparation:
     Args:
         env: Of the ends of tasks.
         prices: What instructions cost, if anybody has worked that out for this chip.
+        alike: Whether blocks may be alike, so that it pays to look for those that are.
     """
 
-    def __init__(self, env: Environment, soc: SocSpec, clock: Clock, prices: Prices | None = None) -> None:
+    def __init__(
+        self, env: Environment, soc: SocSpec, clock: Clock, prices: Prices | None = None, alike: bool = True
+    ) -> None:
         self._env, self._soc, self._clock = env, soc, clock
         self._prices: Prices = {} if prices is None else prices
+        self._alike = alike
         self._numbers = FreeCores(soc).numbers
         self._core_counts = {kind: len(numbers) for kind, numbers in self._numbers.items()}
         self._compiled: dict[Key, CompiledBlock] = {}
@@ -77,7 +81,8 @@ class Preparation:
         if block.template is not block:
             compiled, regions = self._compile(block.template)
             return compiled, tuple([block.region(name) for name in regions])
-        key, regions = block_key(block)
+        key: Key
+        key, regions = block_key(block) if self._alike else ((len(self._compiled),), regions_of(block))
         known = self._compiled.get(key)
         if known is None:
             known = self._compiled[key] = compile_block(

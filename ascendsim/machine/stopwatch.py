@@ -60,7 +60,7 @@ class Stopwatch:
         self._timed += 1
         if self._timed > MOST_TASKS:
             self._forget()
-        run = Preparation(self._env, self._soc, self._clock, self._prices).ready(0, task)
+        run = Preparation(self._env, self._soc, self._clock, self._prices, alike=False).ready(0, task)
         l2 = L2State(self._soc.l2, memory, placed)
         if written:
             l2.enter((), [Access(name, size, size, True) for name, size in written.items()], {})
