@@ -43,7 +43,6 @@ def timer_of(soc: SocSpec) -> Timer:
     Where L2 is a cache, a task before it has just written them; else those that fit are placed there, as L2
     fusion would have it.
     """
-
     watch = Stopwatch(soc)
 
     def ticks(stage: Stage, weights: Collection[str]) -> int:

@@ -70,7 +70,17 @@ class CompiledRaces:
         there = self._allocations[operand.name]
         slot = self._affine(operand.slot, open_loops)
         base += there.offset
-        return (number, write, base, operand.bytes, *own, operand.slot.base, *slot, there.slots, there.slot_bytes)
+        return (
+            number,
+            write,
+            base,
+            operand.bytes,
+            *own,
+            operand.slot.base,
+            *slot,
+            there.slots,
+            there.slot_bytes,
+        )
 
     def _affine(self, value: Affine, open_loops: Mapping[str, int]) -> tuple[int, int]:
         """The first of its terms, and how many they are."""

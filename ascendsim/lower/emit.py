@@ -49,7 +49,8 @@ def plus(*values: Affine | int) -> Affine:
     >>> str(plus(Affine(2, (("i", 3),)), Affine(1, (("i", 1), ("j", 5))), 4))
     '7 + 4*i + 5*j'
     """
-    base, terms = 0, ()  # most have terms in one value at most
+    base = 0
+    terms: tuple[tuple[str, int], ...] = ()  # mostly of one value at most
     steps: dict[str, int] | None = None
     for value in values:
         if isinstance(value, int):

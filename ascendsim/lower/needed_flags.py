@@ -35,6 +35,7 @@ from ascendsim.isa.walk import reads, static, writes
 from ascendsim.lower.templates.stage import Stage
 
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
+Races: TypeAlias = Callable[[Mapping[str, int]], bool]  # whether there are any with these flags
 Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
 KERNELS = "ascendsim_kernels.block_walk"  # in a process that has loaded compiled code it looks for races too
@@ -83,13 +84,13 @@ def _useful(block: Block) -> Block:
     return _only(block, kept)
 
 
-def _compiled_checks(bodies: Sequence[Block]) -> list[Callable[[Mapping[str, int]], bool]] | None:
+def _compiled_checks(bodies: Sequence[Block]) -> list[Races] | None:
     """What looks for races of each body without some flags, by compiled code; None if that has no room."""
     from ascendsim.lower.compiled_races import CompiledRaces  # brings numba
 
     code = CompiledRaces(bodies[-1])
     walks = [code.walk(list(_trips(body.body)), MOST_WALKED) for body in bodies]
-    checks = [partial(walk.has_race, limit=MOST_WALKED) for walk in walks if walk is not None]
+    checks: list[Races] = [partial(walk.has_race, limit=MOST_WALKED) for walk in walks if walk is not None]
     return checks if len(checks) == len(walks) else None
 
 

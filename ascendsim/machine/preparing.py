@@ -7,10 +7,11 @@ from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import Block, Task, TaskKind
-from ascendsim.machine.block_key import Key, block_key, regions_of
+from ascendsim.machine.block_key import block_key, regions_of
 from ascendsim.machine.clock import Clock
-from ascendsim.machine.compiled import CompiledBlock, Prices, compile_block
+from ascendsim.machine.compiled import CompiledBlock, compile_block
 from ascendsim.machine.free_cores import FreeCores, core_text
+from ascendsim.machine.known import Known
 from ascendsim.machine.tasks import PlacedBlock, TaskRun
 from ascendsim.soc.spec import SocSpec
 
@@ -20,19 +21,17 @@ class Preparation:
 
     Args:
         env: Of the ends of tasks.
-        prices: What instructions cost, if anybody has worked that out for this chip.
+        known: What others have worked out for this chip.
         alike: Whether blocks may be alike, so that it pays to look for those that are.
     """
 
     def __init__(
-        self, env: Environment, soc: SocSpec, clock: Clock, prices: Prices | None = None, alike: bool = True
+        self, env: Environment, soc: SocSpec, clock: Clock, known: Known, alike: bool = True
     ) -> None:
         self._env, self._soc, self._clock = env, soc, clock
-        self._prices: Prices = {} if prices is None else prices
-        self._alike = alike
+        self._known, self._alike = known, alike
         self._numbers = FreeCores(soc).numbers
         self._core_counts = {kind: len(numbers) for kind, numbers in self._numbers.items()}
-        self._compiled: dict[Key, CompiledBlock] = {}
         self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
 
     def ready(self, position: int, task: Task) -> TaskRun:
@@ -81,13 +80,15 @@ class Preparation:
         if block.template is not block:
             compiled, regions = self._compile(block.template)
             return compiled, tuple([block.region(name) for name in regions])
-        key: Key
-        key, regions = block_key(block) if self._alike else ((len(self._compiled),), regions_of(block))
-        known = self._compiled.get(key)
+        if not self._alike:
+            regions = regions_of(block)
+            return self._compiled(block, regions), regions
+        key, regions = block_key(block)
+        known = self._known.blocks.get(key)
         if known is None:
-            known = self._compiled[key] = compile_block(
-                block, self._soc, self._clock, len(self._compiled), regions, self._prices
-            )
+            known = self._known.blocks[key] = self._compiled(block, regions)
         return known, regions
 
-
+    def _compiled(self, block: Block, regions: tuple[str, ...]) -> CompiledBlock:
+        number = self._known.number()
+        return compile_block(block, self._soc, self._clock, number, regions, self._known.prices)

@@ -85,8 +85,9 @@ class _Judge:
             for region, size in footprint.touched().items():
                 touched[region] = touched.get(region, 0) + size * times
         # cores that have the same bytes of a region
-        self.sharing = {
-            region: Fraction(size, unique) if size > (unique := max(1, self.unique[region])) else _ONE
+        least = {region: max(1, self.unique[region]) for region in touched}
+        self.sharing: dict[str, Fraction] = {
+            region: Fraction(size, least[region]) if size > least[region] else _ONE
             for region, size in touched.items()
         }
         in_a_round = sum(min(self.unique[region], size // rounds) for region, size in touched.items())

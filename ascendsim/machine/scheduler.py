@@ -29,6 +29,7 @@ from ascendsim.machine.core import CoreRun, Record
 from ascendsim.machine.events import DISPATCH, Call
 from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.free_cores import FreeCores
+from ascendsim.machine.known import Known
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.links import Links
@@ -39,7 +40,7 @@ from ascendsim.machine.preparing import Preparation
 from ascendsim.machine.replay import Replay
 from ascendsim.machine.skipping_clock import Timeline
 from ascendsim.machine.solo import Solo
-from ascendsim.machine.tasks import KnownTraffic, TaskRun
+from ascendsim.machine.tasks import TaskRun
 from ascendsim.machine.wiring import TeamFlags
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -55,6 +56,7 @@ class Scheduler:
         replay: Whether to look up tasks that were simulated before.
         solo: Whether compiled code may walk a task that has the cores to itself.
         log: Where instruction records go.
+        known: What runs before have worked out for the chip; only with all shortcuts.
         statistics: Where to count what was skipped.
         progress: Called with the number of finished tasks and of all tasks.
     """
@@ -72,6 +74,7 @@ class Scheduler:
         replay: bool,
         solo: bool,
         log: Log,
+        known: Known,
         statistics: Statistics,
         progress: Callable[[int, int], None] | None,
     ) -> None:
@@ -85,11 +88,11 @@ class Scheduler:
         )
         self._delays = Delays.of(soc.launch, clock)
         walker = Solo(soc, clock, self.links, self._delays, groups) if solo else None
-        self._replay = Replay(log, statistics, walker) if replay else None
+        self._replay = Replay(log, statistics, walker, known.outcomes) if replay else None
         self.l2 = L2State(soc.l2, program.memory, program.info.l2_placed, program.info.l2_kept)
         self.records: list[TaskRecord] = []
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
-        self._traffic: KnownTraffic = {}
+        self._traffic = known.traffic
         self._on_cores = 0  # tasks that have arrived at the cores and not ended
         self._open: dict[int, TaskRun | None] = {}  # streams with tasks left: whose end each waits for
         self._starting: list[TaskRun] = []
@@ -102,7 +105,7 @@ class Scheduler:
         # many ticks it is late then.
         self._looks: dict[int, Event] = {}
         self._late: dict[int, int] = {}
-        preparation = Preparation(env, soc, clock)
+        preparation = Preparation(env, soc, clock, known)
         self.runs = [preparation.ready(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):

@@ -13,7 +13,7 @@ from simpy import Environment
 
 from ascendsim.isa.program import Access, MemoryPlan, Task
 from ascendsim.machine.clock import Clock
-from ascendsim.machine.compiled import Prices
+from ascendsim.machine.known import Known
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.links import Links
 from ascendsim.machine.placing import Delays
@@ -36,7 +36,7 @@ class Stopwatch:
     def _forget(self) -> None:
         self._env = Environment()
         self._links = Links(self._env, self._soc, self._clock)
-        self._prices: Prices = {}
+        self._known = Known()
         self._timed = 0
 
     def ticks(
@@ -60,7 +60,7 @@ class Stopwatch:
         self._timed += 1
         if self._timed > MOST_TASKS:
             self._forget()
-        run = Preparation(self._env, self._soc, self._clock, self._prices, alike=False).ready(0, task)
+        run = Preparation(self._env, self._soc, self._clock, self._known, alike=False).ready(0, task)
         l2 = L2State(self._soc.l2, memory, placed)
         if written:
             l2.enter((), [Access(name, size, size, True) for name, size in written.items()], {})
