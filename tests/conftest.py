@@ -6,6 +6,7 @@ import difflib
 import gc
 import logging
 import os
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -62,6 +63,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if _RENEWED in title:
                 terminalreporter.section(f"{_RENEWED} by {report.nodeid}")
                 terminalreporter.write_line(text)
+
+
+@pytest.fixture(autouse=True)
+def nothing_before() -> None:
+    """Every test lowers and times all by itself, whatever others have patched."""
+    before = sys.modules.get("ascendsim.compiler.before")
+    if before is not None:
+        before.forget()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ascendsim.api.image_runs import ImageRun, joined, other_inputs
 from ascendsim.api.result import DataParallel, Result
+from ascendsim.compiler.before import known_runs
 from ascendsim.compiler.dynamic import DynamicModel, with_shapes
 from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.compiler.model import CompiledModel
@@ -168,6 +169,7 @@ def _timed(
         fast_forward="fast_forward" in shortcuts,
         replay="replay" in shortcuts,
         solo="solo" in shortcuts,
+        known=known_runs(model.soc) if shortcuts == set(SHORTCUTS) else None,
         progress=progress,
     )
     return Result(model, trace)

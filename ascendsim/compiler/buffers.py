@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from ascendsim.compiler.before import known_runs
 from ascendsim.compiler.l1_fusion import L1Report, fuse_l1
 from ascendsim.core.errors import CompileError
 from ascendsim.graph.copying import copy_graph
@@ -192,16 +193,19 @@ class L2Fusion:
         def blocks() -> list[BatchBlock]:
             return [BatchBlock(names[block], block.batch) for block in found]
 
-        whole = run_machine(self._finished(graph, program), self.soc).duration_us
+        whole = self._run(self._finished(graph, program)).duration_us
         while found:
             trial = copy_graph(graph)
             cut_blocks(trial, axis, blocks())
             done = self._finished(trial, lower_graph(trial, self.soc, self.opset, options=self.lowering))
-            if run_machine(done, self.soc).duration_us < whole:
+            if self._run(done).duration_us < whole:
                 break
             found.remove(max(found, key=lambda block: block.seconds / block.whole_seconds))
         cut_blocks(graph, axis, blocks())
         return tuple(_reported(names[block], block, axis.batch) for block in found)
+
+    def _run(self, program: Program) -> Trace:
+        return run_machine(program, self.soc, known=known_runs(self.soc))
 
     def _finished(self, graph: Graph, program: Program) -> Program:
         """A program with tensors where L2 fusion puts them."""
@@ -227,8 +231,8 @@ class L2Fusion:
         there.
         """
         tensors = tuple(name for name, region in program.memory.regions.items() if region.alias_of is None)
-        near = _durations(run_machine(program.noting(l2_placed=tensors), self.soc))
-        far = _durations(run_machine(program, self.soc))
+        near = _durations(self._run(program.noting(l2_placed=tensors)))
+        far = _durations(self._run(program))
         return {task: TaskPrice(near[task], far[task]) for task in near}
 
     def _smaller(self, graph: Graph, axis: BatchAxis) -> dict[int, Program]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ascendsim.compiler.before import UnitsBefore
 from ascendsim.compiler.buffers import BufferReport, fuse_l1_and_l2
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.profile_options import takes_open_shapes
@@ -87,17 +88,20 @@ class Compilation:
         if settings.scheduling.mode == "eager" or is_single_kernel(graph):
             engine.stop()
         chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
+        on_cpu = aicpu_types(chip.kernels.ai_cpu_table)
+        flags = {
+            **profile,
+            **{f"{FORM}{name}": form for name, form in settings.forms.items()},
+            OPEN_SHAPES: takes_open_shapes(profile, scheduling.mode),
+        }
         lowering = LowerOptions(
-            aicpu_types=aicpu_types(chip.kernels.ai_cpu_table),
-            flags={
-                **profile,
-                **{f"{FORM}{name}": form for name, form in settings.forms.items()},
-                OPEN_SHAPES: takes_open_shapes(profile, scheduling.mode),
-            },
+            aicpu_types=on_cpu,
+            flags=flags,
             chain=chain_work,
             memory=scheduling.memory,
             streams=scheduling.streams,
             known=settings.units,
+            before=UnitsBefore(chip, opset, on_cpu, flags),
             tilings=tilings_of(chip, profile),
         )
         return cls(

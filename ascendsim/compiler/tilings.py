@@ -12,7 +12,7 @@ from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program
 from ascendsim.lower.accesses import accesses_of, task_of
 from ascendsim.lower.templates.stage import Stage, vector_core
 from ascendsim.lower.tiling_search import TilingSearch, Timer
-from ascendsim.machine import run
+from ascendsim.machine import Stopwatch, run
 from ascendsim.soc import SocSpec
 
 MOST_CHIPS = 32  # whose searches are kept; sweeps over figures of a chip go through many
@@ -43,26 +43,25 @@ def timer_of(soc: SocSpec) -> Timer:
     Where L2 is a cache, a task before it has just written them; else those that fit are placed there, as L2
     fusion would have it.
     """
+    watch = Stopwatch(soc)
 
     def ticks(stage: Stage, weights: Collection[str]) -> int:
         accesses = accesses_of(stage.groups, stage.sizes)
-        tasks = [Task(0, "candidate", stage.kind, groups=stage.groups, accesses=accesses)]
+        task = Task(0, "candidate", stage.kind, groups=stage.groups, accesses=accesses)
+        memory = MemoryPlan.in_a_row(stage.sizes)
         read = {
             access.region: stage.sizes[access.region]
             for access in accesses
             if not access.write and access.region not in weights
         }
-        if read and not soc.l2.software_managed:
-            tasks.insert(0, _writer(soc, read))
-        placed = (
-            _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if soc.l2.software_managed else []
-        )
-        trace = run(
-            Program(
-                tuple(tasks), MemoryPlan.in_a_row(stage.sizes), info=ProgramInfo(l2_placed=tuple(placed))
-            ),
-            soc,
-        )
+        managed = soc.l2.software_managed
+        placed = _fitting({**read, **stage.sizes}, weights, soc.l2.size or 0) if managed else []
+        before = {} if managed else read
+        quick = watch.ticks(task, memory, before, placed)
+        if quick is not None:
+            return quick
+        tasks = (_writer(soc, before), task) if before else (task,)
+        trace = run(Program(tasks, memory, info=ProgramInfo(l2_placed=tuple(placed))), soc)
         (measured,) = (record for record in trace.tasks if record.task == 0)
         return measured.end - measured.start
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,6 +74,18 @@ def _told(key: object) -> str:
     if key is None or type(key) in _TELL_THEMSELVES:
         return repr(key)
     raise TypeError(f"{type(key).__qualname__} has no name that lasts: {key!r}")
+
+
+def forget_oldest(known: dict[Any, Any], most: int) -> None:
+    """Takes out of a look-up table what came first, until there is no more than so much.
+
+    >>> known = {"a": 1, "b": 2, "c": 3}
+    >>> forget_oldest(known, 2)
+    >>> known
+    {'b': 2, 'c': 3}
+    """
+    for key in list(islice(known, max(0, len(known) - most))):
+        known.pop(key, None)
 
 
 def found_in(value: object, kind: type[T]) -> Iterator[T]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
+from ascendsim.core.records import changes_of
 from ascendsim.isa.distinct import Item, distinct
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
@@ -63,6 +64,9 @@ class Stream:
         return depth
 
 
+_of_region = changes_of(Stream, "region")
+
+
 class Revisit(NamedTuple):
     """What lies between two visits of the same bytes: different bytes of each region, part of either.
 
@@ -94,7 +98,7 @@ class Footprint:
     def renamed(self, names: Mapping[str, str]) -> Footprint:
         """The same with other names of regions."""
         streams, uncached = (
-            [replace(stream, region=names[stream.region]) for stream in all]
+            [_of_region(stream, names[stream.region]) for stream in all]
             for all in (self.streams, self.uncached)
         )
         return Footprint(tuple(streams), self.trips, tuple(uncached))

@@ -33,7 +33,7 @@ Place: TypeAlias = tuple[Buffer, str]
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
 _PIPES = tuple(Pipe)
 _NUMBERS = {pipe: number for number, pipe in enumerate(_PIPES)}
-_WORK, _SET, _WAIT, _BARRIER = range(4)
+_WORK, _SET, _WAIT, _BARRIER = KINDS = tuple(range(4))
 _KINDS: Mapping[type, int] = {SetFlag: _SET, WaitFlag: _WAIT, Barrier: _BARRIER}
 
 
@@ -66,7 +66,7 @@ class _Step(NamedTuple):
     after: tuple[tuple[int, int], ...]
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """What is the same in every trip of an instruction.
 
     Attributes:
@@ -115,7 +115,7 @@ class Walk:
         self._steps: list[_Step] = []
         body = block.body  # forms go by the identity of its instructions
         self._left = in_order(body)
-        self._forms = _forms(body)
+        self._forms = forms(body)
         self._done = [0] * len(_PIPES)
         self._found: dict[Place, dict[tuple[int, int], list[_Range]]] = {}  # what meets a range
         self._whole = False
@@ -173,7 +173,7 @@ class Walk:
         return known
 
 
-def _forms(body: Iterable[Statement]) -> dict[int, _Form]:
+def forms(body: Iterable[Statement]) -> dict[int, Form]:
     """The instructions of a body by their identity. Places that nobody writes, or that one pipe has for
     itself, are left out: nothing in them needs an order between pipes.
     """
@@ -189,7 +189,7 @@ def _forms(body: Iterable[Statement]) -> dict[int, _Form]:
             if write:
                 written.add(place)
     return {
-        id(instruction): _Form(
+        id(instruction): Form(
             _NUMBERS[instruction.pipe],
             _KINDS.get(type(instruction), _WORK),
             instruction.flag if isinstance(instruction, SetFlag | WaitFlag) else "",

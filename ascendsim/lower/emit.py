@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import is_
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
+from ascendsim.core.records import changes_of
 from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
@@ -47,19 +49,35 @@ def plus(*values: Affine | int) -> Affine:
     >>> str(plus(Affine(2, (("i", 3),)), Affine(1, (("i", 1), ("j", 5))), 4))
     '7 + 4*i + 5*j'
     """
-    base, steps = 0, dict[str, int]()
+    base = 0
+    terms: tuple[tuple[str, int], ...] = ()  # mostly of one value at most
+    steps: dict[str, int] | None = None
     for value in values:
         if isinstance(value, int):
             base += value
             continue
         base += value.base
+        if not value.terms:
+            continue
+        if not terms:
+            terms = value.terms
+            continue
+        if steps is None:
+            steps = dict(terms)
         for name, step in value.terms:
             steps[name] = steps.get(name, 0) + step
-    return Affine(base, tuple([(name, step) for name, step in steps.items() if step]) if steps else ())
+    if steps is not None:
+        terms = tuple(steps.items())
+    for _, step in terms:
+        if not step:
+            return Affine(base, tuple([term for term in terms if term[1]]))
+    return Affine(base, terms)
 
 
 def times(value: Affine, factor: int) -> Affine:
     """Returns factor * value."""
+    if factor == 1:
+        return value
     terms = value.terms
     if terms:
         terms = tuple([(name, step * factor) for name, step in terms]) if factor else ()
@@ -328,6 +346,10 @@ class BlockBuilder:
         return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
 
 
+_MOVED, _UNFOLDED = changes_of(Move, "dst", "src"), changes_of(Img2Col, "dst", "src")
+_MULTIPLIED, _COMPUTED = changes_of(Mmad, "dst", "a", "b", "bias"), changes_of(Vector, "dst", "srcs")
+
+
 def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int]) -> Iterator[Statement]:
     """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`.
 
@@ -336,13 +358,15 @@ def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int])
         variable: Of the loop.
         turns: By allocation, slots by which a trip moves on.
     """
+    turning = {turn: ((variable, turn),) for turn in turns.values()}
 
     def shift(operand: Operand) -> Operand:
         turn = turns.get(operand.name)
         if turn is None or operand.buffer is Buffer.GM:
             return operand
-        buffer, name, size, offset = operand.buffer, operand.name, operand.bytes, operand.offset
-        return Operand(buffer, name, size, offset, plus(operand.slot, Affine(0, ((variable, turn),))))
+        slot, more = operand.slot, turning[turn]
+        slot = plus(slot, Affine(0, more)) if slot.terms else Affine(slot.base, more)
+        return Operand(operand.buffer, operand.name, operand.bytes, operand.offset, slot)
 
     for item in body:
         if isinstance(item, SetFlag | WaitFlag):
@@ -352,13 +376,14 @@ def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int])
         elif isinstance(item, Move | Img2Col):
             dst, src = shift(item.dst), shift(item.src)
             same = dst is item.dst and src is item.src
-            yield item if same else replace(item, dst=dst, src=src)
+            yield item if same else (_MOVED if isinstance(item, Move) else _UNFOLDED)(item, dst, src)
         elif isinstance(item, Mmad):
             bias = None if item.bias is None else shift(item.bias)
-            yield replace(item, dst=shift(item.dst), a=shift(item.a), b=shift(item.b), bias=bias)
+            yield _MULTIPLIED(item, shift(item.dst), shift(item.a), shift(item.b), bias)
         elif isinstance(item, Vector):
             dst, srcs = shift(item.dst), tuple([shift(source) for source in item.srcs])
-            yield item if dst is item.dst and srcs == item.srcs else replace(item, dst=dst, srcs=srcs)
+            same = dst is item.dst and all(map(is_, srcs, item.srcs))
+            yield item if same else _COMPUTED(item, dst, srcs)
         elif isinstance(item, Scalar):
             dsts, srcs = (tuple([shift(operand) for operand in side]) for side in (item.dsts, item.srcs))
             yield replace(item, dsts=dsts, srcs=srcs)

@@ -94,6 +94,10 @@ class FusedScope:
         """Name of the task."""
         return scope_name(self.nodes)
 
+    def without_graph(self) -> FusedScope:
+        """The same without nodes and tensors, so that it keeps no graph alive."""
+        return replace(self, nodes=(), internal=())
+
 
 def scope_name(nodes: Iterable[Node]) -> str:
     """Name of a scope."""

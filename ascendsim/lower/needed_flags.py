@@ -13,16 +13,18 @@ before its next instruction do not; a flag of whose waits none counts goes.
 
 What a wait tells may still be of no use: that the vector unit is done with a tile, to a load of a bias that
 it has long read. The program that is kept is therefore walked again without each flag by itself, bytes and
-all; a flag without which no two pipes meet goes too. This is too dear for each tiling that is only tried.
+all; a flag without which no two pipes meet goes too. This is too dear for each tiling that is only tried, and
+compiled code does it once a process has loaded any (`compiled_races`).
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import gt
 from typing import TypeAlias
 
@@ -33,8 +35,10 @@ from ascendsim.isa.walk import reads, static, writes
 from ascendsim.lower.templates.stage import Stage
 
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
+Races: TypeAlias = Callable[[Mapping[str, int]], bool]  # whether there are any with these flags
 Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
+KERNELS = "ascendsim_kernels.block_walk"  # in a process that has loaded compiled code it looks for races too
 MOST_WALKED = 5_000  # instructions of a block; a longer walk costs more than the flag that it may save
 
 
@@ -66,15 +70,36 @@ def _useful(block: Block) -> Block:
     steps = _walked(short.body)
     if steps > MOST_WALKED:
         return block
-    walks = [Walk(short)]
+    bodies = [short]
     if steps < _walked(block.body):  # with all its trips it reaches offsets that the short one does not
-        walks.append(Walk(block))
+        bodies.append(block)
+    checks = _compiled_checks(bodies) if KERNELS in sys.modules else None
+    if checks is None:
+        checks = [partial(has_race, walk, limit=MOST_WALKED) for walk in map(Walk, bodies)]
     kept = {flag.name: flag.initial for flag in block.flags}
     for flag in block.flags:
         others = {name: initial for name, initial in kept.items() if name != flag.name}
-        if not flag.shared and not any(has_race(walk, others, MOST_WALKED) for walk in walks):
+        if not flag.shared and not any(races(others) for races in checks):
             kept = others
     return _only(block, kept)
+
+
+def _compiled_checks(bodies: Sequence[Block]) -> list[Races] | None:
+    """What looks for races of each body without some flags, by compiled code; None if that has no room."""
+    from ascendsim.lower.compiled_races import CompiledRaces  # brings numba
+
+    code = CompiledRaces(bodies[-1])
+    walks = [code.walk(list(_trips(body.body)), MOST_WALKED) for body in bodies]
+    checks: list[Races] = [partial(walk.has_race, limit=MOST_WALKED) for walk in walks if walk is not None]
+    return checks if len(checks) == len(walks) else None
+
+
+def _trips(body: Iterable[Statement]) -> Iterator[int]:
+    """Of the loops of a body that run at all, in program order."""
+    for item in body:
+        if isinstance(item, Loop) and item.trips > 0:
+            yield item.trips
+            yield from _trips(item.body)
 
 
 def _feeds_itself(block: Block) -> bool:
@@ -108,7 +133,7 @@ def _only(block: Block, flags: Collection[str]) -> Block:
 def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[Statement]:
     for statement in body:
         if isinstance(statement, Loop):
-            yield replace(statement, body=tuple(_with_flags(statement.body, flags)))
+            yield Loop(statement.variable, statement.trips, tuple(_with_flags(statement.body, flags)))
         elif not isinstance(statement, SetFlag | WaitFlag) or statement.flag in flags:
             yield statement
 

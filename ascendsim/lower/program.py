@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from typing import TypeAlias
 
 from ascendsim.core.errors import AscendSimError, CompileError, UnsupportedOperatorError
 from ascendsim.graph.ir import Graph, Node
@@ -53,6 +54,8 @@ from ascendsim.opset.work import (
 )
 from ascendsim.soc.spec import SocSpec
 
+UnitsBefore: TypeAlias = Callable[[TilingSearch | None], KnownUnits]  # by what picks tilings
+
 
 @dataclass(frozen=True, slots=True)
 class LowerOptions:
@@ -66,6 +69,7 @@ class LowerOptions:
         streams: On which streams tasks run.
         known: Units that were lowered before; None = equal units are lowered again (slower, the program is
             the same).
+        before: Units that others lowered with equal options, of which `known` and `tilings` may differ.
         tilings: Picks tilings of the chip by time; None = the closed form's first.
         noted: Whether instructions say what they do (`isa.notes`).
     """
@@ -76,6 +80,7 @@ class LowerOptions:
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     streams: StreamOptions = field(default_factory=StreamOptions)
     known: KnownUnits | None = field(default_factory=KnownUnits)
+    before: UnitsBefore | None = None
     tilings: TilingSearch | None = None
     noted: bool = False
 
@@ -85,7 +90,8 @@ def scope_lowering(soc: SocSpec, opset: OpSet, options: LowerOptions) -> UnitLow
     context = LowerContext.of(soc, options.aicpu_types, options.flags)
     lowering = Lowering(soc, options.tilings, options.noted)
     scopes = ScopeLowering(soc, opset, context, lowering, options.chain)
-    return UnitLowering(opset, context, lowering.tasks, scopes, options.known)
+    before = None if options.before is None or options.noted else options.before(options.tilings)
+    return UnitLowering(opset, context, lowering.tasks, scopes, options.known, before)
 
 
 def lower_graph(graph: Graph, soc: SocSpec, opset: OpSet, *, options: LowerOptions | None = None) -> Program:

@@ -11,6 +11,8 @@ each tensor all that an operator may ask of it:
                            indices)
     neighbours             the operator that makes it, those that read it, inside or outside the unit, and
                            whether the graph returns it
+    notes                  whether other nodes wait for it, its part in L1 fusion, and the tiling that it has
+                           in a loaded model
 
 An operator's `lower` gets a view that holds just that (`opset.view`).
 """
@@ -24,6 +26,7 @@ from typing import Any, TypeAlias
 from ascendsim.core.keys import key_of
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.graph.scopes import SECOND_STAGE
+from ascendsim.lower.tiling_search import TILING
 from ascendsim.opset.view import values_are_seen
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -55,10 +58,8 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
                 parts.append(_tensor(tensor))
             ports.append(number)
         readers = tuple([_readers(tensor, inside, returned) for tensor in node.outputs])
-        held = bool(node.control)
-        parts.append(
-            (node.op_type, node.domain, attributes, tuple(ports), readers, held, SECOND_STAGE in node.origin)
-        )
+        noted = bool(node.control), SECOND_STAGE in node.origin, node.origin.get(TILING)
+        parts.append((node.op_type, node.domain, attributes, tuple(ports), readers, noted))
     return tuple(parts), tuple([tensor.name for tensor in numbers])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ascendsim.core.errors import CompileError, Named
+from ascendsim.core.keys import forget_oldest
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
@@ -100,6 +101,13 @@ class Refusal:
         about = self.error.about
         return about is not None and set(about.named) <= set(self.named)
 
+    def without_trace(self) -> Refusal:
+        """The same, with an error that keeps nothing of where it was raised alive."""
+        error = self.error
+        return Refusal(
+            CompileError(error.about or error.subject, error.rule, error.actual, error.remedy), self.named
+        )
+
     def of(self, named: Sequence[Named]) -> CompileError:
         """The same refusal of an equal scope."""
         error = self.error
@@ -117,8 +125,8 @@ def named_in(nodes: Sequence[Node], tensors: Sequence[str]) -> tuple[Named, ...]
 
 @dataclass(slots=True)
 class KnownUnits:
-    """Units of one compilation by key, each with the names of its tensors; for one chip, one opset and one
-    set of options.
+    """Units of one compilation, or of all of a process, by key, each with the names of its tensors; for one
+    chip, one opset and one set of options.
 
     Attributes:
         nodes: Single nodes.
@@ -132,6 +140,18 @@ class KnownUnits:
     settled: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
     engines: dict[Hashable, str] = field(default_factory=dict)
 
+    def keep_scope(self, key: Hashable, names: tuple[str, ...], outcome: FusedScope | Refusal) -> None:
+        """Keeps what became of a scope for other compilations, without its graph."""
+        if isinstance(outcome, FusedScope):
+            self.scopes[key] = names, outcome.without_graph()
+        elif outcome.can_be_shared:
+            self.scopes[key] = names, outcome.without_trace()
+
+    def make_room(self, most: int) -> None:
+        """Forgets the first of the units of each kind if there are more than so many."""
+        for known in (self.nodes, self.scopes, self.settled, self.engines):
+            forget_oldest(known, most)
+
 
 class UnitLowering:
     """Lowers the units of graphs for one chip.
@@ -142,7 +162,8 @@ class UnitLowering:
         node_tasks: Makes the tasks of a node from its work and its tiling if that is given: the tasks, its
             workspaces, its tiling.
         scopes: Makes programs for scopes.
-        known: What was lowered before; None = every unit is lowered by itself.
+        known: What this compilation has lowered; None = every unit is lowered by itself.
+        before: What others have lowered with the same chip, opset and options.
     """
 
     def __init__(
@@ -152,6 +173,7 @@ class UnitLowering:
         node_tasks: NodeTasks,
         scopes: ScopeLowering,
         known: KnownUnits | None,
+        before: KnownUnits | None = None,
     ) -> None:
         self._opset, self._context, self._node_tasks, self._scopes, self._known = (
             opset,
@@ -160,6 +182,7 @@ class UnitLowering:
             scopes,
             known,
         )
+        self._before = KnownUnits() if before is None else before
 
     def fusible(self, node: Node) -> bool:
         """Whether a node runs a task on the AI Core."""
@@ -178,7 +201,10 @@ class UnitLowering:
         key, names = named
         found = self._known.scopes.get(key)
         if found is None:
-            return self._lower_scope(nodes, key, names)
+            found = self._before.scopes.get(key)
+            if found is None:
+                return self._lower_scope(nodes, key, names)
+            self._known.scopes[key] = found
         _, outcome = found
         if isinstance(outcome, Refusal):
             if not outcome.can_be_shared:
@@ -198,12 +224,15 @@ class UnitLowering:
             return self._scopes.settled(self._scopes.lower(nodes), given)
         assert self._known is not None
         key, names = named
+        if key not in self._known.settled and key in self._before.settled:
+            self._known.settled[key] = self._before.settled[key]
         if key not in self._known.settled:
             scope = self.lower(nodes)
             first, outcome = self._known.scopes[key]
             if outcome is not scope:  # another scope with the key was refused, this one was not
                 return self._scopes.settled(scope, given)
             self._known.settled[key] = first, self._scopes.settled(scope, given)
+            self._before.settled[key] = first, self._known.settled[key][1].without_graph()
         before, settled = self._known.settled[key]
         return _renamed_scope(settled, nodes, dict(zip(before, names, strict=True)))
 
@@ -212,9 +241,12 @@ class UnitLowering:
         try:
             scope = self._scopes.lower(nodes)
         except CompileError as error:
-            self._known.scopes[key] = names, Refusal(error, named_in(nodes, names))
+            refusal = Refusal(error, named_in(nodes, names))
+            self._known.scopes[key] = names, refusal
+            self._before.keep_scope(key, names, refusal)
             raise
         self._known.scopes[key] = names, scope
+        self._before.keep_scope(key, names, scope)
         return scope
 
     def unit(self, nodes: Sequence[Node], first: int = 0) -> LoweredUnit:
@@ -241,11 +273,12 @@ class UnitLowering:
             return _numbered(self._lower_node(node), first)
         assert self._known is not None
         key, names = named
-        found = self._known.nodes.get(key)
+        found = self._known.nodes.get(key) or self._before.nodes.get(key)
         if found is None:
             lowered = self._lower_node(node)
-            self._known.nodes[key] = names, lowered
+            self._known.nodes[key] = self._before.nodes[key] = names, lowered
             return _numbered(lowered, first)
+        self._known.nodes[key] = found
         before, lowered = found
         return _renamed_node(lowered, node, dict(zip(before, names, strict=True)), first)
 
@@ -262,7 +295,7 @@ class UnitLowering:
         if named is None:
             return ENGINES[type(work_of(node, self._opset, self._context))]
         assert self._known is not None
-        engines, (key, _) = self._known.engines, named
+        engines, (key, _) = self._before.engines, named
         if key not in engines:
             engines[key] = ENGINES[type(work_of(node, self._opset, self._context))]
         return engines[key]

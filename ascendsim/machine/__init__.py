@@ -18,8 +18,10 @@
                periods can be left out
     fast_forward   skips periods of a machine that comes back to an earlier state
     replay     looks up tasks that were simulated before; outcome: what is kept of them
+    known      what runs on one chip have worked out, for those that follow
     solo       walks tasks that have the cores to themselves by compiled code: solo_code, solo_state and
                solo_walk make arrays of them, `ascendsim_kernels.block_walk` walks
+    stopwatch  times single tasks, for those who try many; preparing: what a task needs before it runs
     log        instruction records, repeated stretches kept once
 
 How it works. Inside a core everything that orders pipes is a token with a time: an issued instruction, a free
@@ -39,6 +41,8 @@ matter; one core by itself equals a plain recurrence in program order.
 """
 
 from ascendsim.machine.fast_forward import Statistics
+from ascendsim.machine.known import Known
 from ascendsim.machine.run import run
+from ascendsim.machine.stopwatch import Stopwatch
 
-__all__ = ["Statistics", "run"]
+__all__ = ["Known", "Statistics", "Stopwatch", "run"]

@@ -34,6 +34,25 @@ def block_key(block: Block) -> tuple[Key, tuple[str, ...]]:
     return tuple(parts), tuple(regions)
 
 
+def regions_of(block: Block) -> tuple[str, ...]:
+    """The names of the regions by which the key would know them."""
+    names: dict[str, None] = {}
+    _add_regions(block.body, names)
+    return tuple(names)
+
+
+def _add_regions(body: Iterable[Statement], names: dict[str, None]) -> None:
+    for statement in body:
+        if isinstance(statement, Loop):
+            if statement.trips > 0:
+                _add_regions(statement.body, names)
+        elif isinstance(statement, Move):
+            if statement.dst.buffer is Buffer.GM:
+                names[statement.dst.name] = None
+            elif statement.src.buffer is Buffer.GM:
+                names[statement.src.name] = None
+
+
 def _add(body: Iterable[Statement], parts: list[Hashable], regions: _Regions) -> None:
     for statement in body:
         if isinstance(statement, Loop):

@@ -42,9 +42,9 @@ from ascendsim.isa.instructions import (
     Vector,
     WaitFlag,
 )
-from ascendsim.isa.program import Block
+from ascendsim.isa.program import Block, CoreKind
 from ascendsim.isa.walk import static
-from ascendsim.machine.block_key import block_key, stays
+from ascendsim.machine.block_key import regions_of, stays
 from ascendsim.machine.clock import Clock
 from ascendsim.soc.spec import SocSpec
 
@@ -84,6 +84,10 @@ class Price(NamedTuple):
     latency: int
     head: int
     link: LinkDemand | None
+
+
+# of instructions, by core and by what decides it; all of one chip
+Prices: TypeAlias = dict[CoreKind, dict[Hashable, Price]]
 
 
 @dataclass(slots=True)
@@ -139,25 +143,38 @@ class CompiledBlock:
 
 
 def compile_block(
-    block: Block, soc: SocSpec, clock: Clock, number: int = 0, regions: Sequence[str] | None = None
+    block: Block,
+    soc: SocSpec,
+    clock: Clock,
+    number: int = 0,
+    regions: Sequence[str] | None = None,
+    prices: Prices | None = None,
 ) -> CompiledBlock:
     """Costs every instruction of a block once and resolves pipes, flags and regions to numbers.
 
     Args:
         number: Tells compiled blocks apart.
         regions: Names of the block's regions in the order of `block_key`, if they are known.
+        prices: What was worked out for other blocks of the chip; what is new is added.
 
     Raises:
         CompileError: An instruction does not exist on the chip or the core, a flag is unknown or used by the
             wrong pipe.
     """
-    names = block_key(block)[1] if regions is None else tuple(regions)
-    return _Compiler(block, soc, clock, number, names).compile()
+    names = regions_of(block) if regions is None else tuple(regions)
+    known = {} if prices is None else prices
+    return _Compiler(block, soc, clock, number, names, known.setdefault(block.core, {})).compile()
 
 
 class _Compiler:
     def __init__(
-        self, block: Block, soc: SocSpec, clock: Clock, number: int, regions: tuple[str, ...]
+        self,
+        block: Block,
+        soc: SocSpec,
+        clock: Clock,
+        number: int,
+        regions: tuple[str, ...],
+        prices: dict[Hashable, Price],
     ) -> None:
         self.block, self.soc, self.clock = block, soc, clock
         self.cycle = clock.cycle(block.core)
@@ -174,10 +191,10 @@ class _Compiler:
         self.open: list[Loop] = []  # loops around the statement that is being compiled
         self.mmad: Mmad | None = None  # the last one
         self.result = CompiledBlock(block, number, regions)
-        self.prices: dict[Hashable, Price] = {}
+        self.prices = prices
         self.demands: dict[tuple[int, int], int] = {}  # numbers, by id of the price and visits
         self.issues: dict[int, int] = {}
-        self.flag_ends: dict[tuple[type, Pipe, str], tuple[int, int]] = {}
+        self.flag_entries: dict[tuple[type, Pipe, str, int], Entry] = {}
         self.drained: list[Flag] = []  # to the scalar unit: this pipe is through with all before a barrier
         self.regions = {name: number for number, name in enumerate(regions)}
 
@@ -330,15 +347,17 @@ class _Compiler:
         return ticks
 
     def flag_entry(self, instruction: SetFlag | WaitFlag) -> Entry:
-        key = type(instruction), instruction.pipe, instruction.flag
-        known = self.flag_ends.get(key)
+        early = -1  # it is no UnitFlag
+        if isinstance(instruction, SetFlag) and instruction.unit_flag:
+            early = self.early_ticks(instruction)
+        key = type(instruction), instruction.pipe, instruction.flag, early
+        known = self.flag_entries.get(key)
         if known is None:
-            known = self.flag_ends[key] = self.flag_end(instruction)
-        lane, number = known
-        if isinstance(instruction, WaitFlag):
-            return lane, self.issue_ticks(1), (WAIT, number, instruction)
-        early = self.early_ticks(instruction) if instruction.unit_flag else 0
-        return lane, self.issue_ticks(1), (SET, number, early, instruction)
+            lane, number = self.flag_end(instruction)
+            wait = isinstance(instruction, WaitFlag)
+            operation = (WAIT, number, instruction) if wait else (SET, number, max(0, early), instruction)
+            known = self.flag_entries[key] = lane, self.issue_ticks(1), operation
+        return known
 
     def flag_end(self, instruction: SetFlag | WaitFlag) -> tuple[int, int]:
         """Lane and number of the flag that a pipe sets or waits for."""

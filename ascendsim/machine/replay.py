@@ -31,14 +31,22 @@ class _Recording:
     key: Hashable
     start: int
     logged: int
+    outcomes: dict[Hashable, Outcome]  # where it goes
 
 
 class Replay:
-    """Outcomes of the tasks of a run, by what decides them."""
+    """Outcomes of the tasks of a run, by what decides them.
 
-    def __init__(self, log: Log, statistics: Statistics, solo: Solo | None) -> None:
+    Args:
+        outcomes: Those of tasks of which no instructions are recorded, of this and other runs.
+    """
+
+    def __init__(
+        self, log: Log, statistics: Statistics, solo: Solo | None, outcomes: dict[Hashable, Outcome]
+    ) -> None:
         self._log, self._statistics, self._solo = log, statistics, solo
-        self._known: dict[Hashable, Outcome] = {}
+        self._known = outcomes
+        self._recorded: dict[Hashable, Outcome] = {}
         self._recording: _Recording | None = None
 
     def begin(self, run: TaskRun, now: int, appointment: int | None, recorded: bool) -> Outcome | None:
@@ -49,14 +57,14 @@ class Replay:
             appointment: When something else will happen at the earliest.
             recorded: Whether its instructions are recorded.
         """
-        key = (recorded, _entry_key(run))
-        outcome = known = self._known.get(key)
+        key, outcomes = _entry_key(run), self._recorded if recorded else self._known
+        outcome = known = outcomes.get(key)
         if known is None and self._solo is not None and not recorded:
             outcome = self._solo.walk(run)
         if outcome is None:
-            self._recording = _Recording(run, key, now, len(self._log.items))
+            self._recording = _Recording(run, key, now, len(self._log.items), outcomes)
         else:
-            self._known[key] = outcome
+            outcomes[key] = outcome
         if outcome is None or (appointment is not None and appointment < now + outcome.ticks):
             self._statistics.simulated += 1
             return None
@@ -79,7 +87,7 @@ class Replay:
             return
         start, items = recording.start, tuple(self._log.items[recording.logged :])
         first, last = (None if tick < 0 else tick - start for tick in (run.work.first, run.work.last))
-        self._known[recording.key] = Outcome(now - start, run.figures, first, last, items, start)
+        recording.outcomes[recording.key] = Outcome(now - start, run.figures, first, last, items, start)
         self._recording = None
 
     def write(self, run: TaskRun, outcome: Outcome, start: int) -> None:

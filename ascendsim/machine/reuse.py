@@ -49,11 +49,18 @@ def fetched_bytes(
             for loop, step in zip(stream.loops, stream.steps, strict=True):
                 size *= footprint.trips[loop] if step else passes[loop]
             read[stream.region] = read.get(stream.region, 0) + size
-    return {
-        region: max(size / sharing[region], Fraction(unique[region]))
-        - (unique[region] if region in made else 0)
-        for region, size in read.items()
-    }
+    fetched: dict[str, Fraction] = {}
+    for region, size in read.items():
+        share, own = sharing[region], unique[region] if region in made else 0
+        # by each of those who share it, but at least once
+        if size * share.denominator > unique[region] * share.numerator:
+            fetched[region] = Fraction(size * share.denominator - own * share.numerator, share.numerator)
+        else:
+            fetched[region] = Fraction(unique[region] - own)
+    return fetched
+
+
+_ONE = Fraction(1)
 
 
 class _Judge:
@@ -78,8 +85,9 @@ class _Judge:
             for region, size in footprint.touched().items():
                 touched[region] = touched.get(region, 0) + size * times
         # cores that have the same bytes of a region
-        self.sharing = {
-            region: max(Fraction(1), Fraction(size, max(1, self.unique[region])))
+        least = {region: max(1, self.unique[region]) for region in touched}
+        self.sharing: dict[str, Fraction] = {
+            region: Fraction(size, least[region]) if size > least[region] else _ONE
             for region, size in touched.items()
         }
         in_a_round = sum(min(self.unique[region], size // rounds) for region, size in touched.items())
@@ -93,13 +101,18 @@ class _Judge:
         """Whether what each core touches of regions fits, all together."""
         key = tuple(working_set.items())
         if key not in self._judged:
-            total = Fraction(0)
+            total: Fraction | int = 0
             for region, size in working_set.items():
-                total += min(
-                    Fraction(self.unique[region]),
-                    Fraction(size * self.side_by_side)
-                    / min(self.sharing[region], Fraction(self.side_by_side)),
-                )
+                unique, cores = self.unique[region], self.side_by_side
+                share = self.sharing[region]
+                many, each = share.numerator, share.denominator  # cores that have the same bytes
+                if many > cores * each:
+                    many, each = cores, 1
+                touched = size * cores * each  # times `many`
+                if touched >= unique * many:
+                    total += unique
+                else:
+                    total += Fraction(touched, many) if touched % many else touched // many
             self._judged[key] = total <= self.capacity
         return self._judged[key]
 

@@ -11,6 +11,7 @@ from ascendsim.core.errors import SimulationError
 from ascendsim.isa.program import Program
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.fast_forward import Statistics
+from ascendsim.machine.known import Known
 from ascendsim.machine.log import Log
 from ascendsim.machine.scheduler import Scheduler
 from ascendsim.soc.spec import SocSpec
@@ -27,6 +28,7 @@ def run(
     fast_forward: bool = True,
     replay: bool = True,
     solo: bool = True,
+    known: Known | None = None,
     statistics: Statistics | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
@@ -44,6 +46,8 @@ def run(
         replay: Look up tasks that were simulated before from the same state. The result is the same without.
         solo: With `replay`, let compiled code walk tasks that have the cores to themselves, once a process
             has simulated so much that loading it pays. The result is the same without.
+        known: What other runs on the same chip have worked out, with all shortcuts as this one; it learns.
+            The result is the same without.
         statistics: Counts what the shortcuts saved.
         progress: Called with the number of finished tasks and of all tasks after each task.
 
@@ -60,6 +64,8 @@ def run(
             f"{soc.name}", "cannot be run", remedy="set what is not known: " + ", ".join(soc.missing)
         )
     clock = Clock.of(soc)
+    known = Known() if known is None else known
+    known.make_room()
     log = Log()
     env = Environment()
     scheduler = Scheduler(
@@ -73,6 +79,7 @@ def run(
         replay=replay,
         solo=solo,
         log=log,
+        known=known,
         statistics=statistics or Statistics(),
         progress=progress,
     )

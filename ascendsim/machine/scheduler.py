@@ -23,24 +23,24 @@ from simpy import Environment
 from simpy.events import Event
 
 from ascendsim.core.errors import SimulationError
-from ascendsim.isa.program import Block, Program, Task, TaskKind
-from ascendsim.machine.block_key import Key, block_key
+from ascendsim.isa.program import Program, Task, TaskKind
 from ascendsim.machine.clock import Clock
-from ascendsim.machine.compiled import CompiledBlock, compile_block
 from ascendsim.machine.core import CoreRun, Record
 from ascendsim.machine.events import DISPATCH, Call
 from ascendsim.machine.fast_forward import FastForward, Statistics
-from ascendsim.machine.free_cores import FreeCores, core_text
+from ascendsim.machine.free_cores import FreeCores
+from ascendsim.machine.known import Known
 from ascendsim.machine.l2 import L2State
 from ascendsim.machine.launches import launch_ticks
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
 from ascendsim.machine.outcome import Outcome
 from ascendsim.machine.placing import Delays, place
+from ascendsim.machine.preparing import Preparation
 from ascendsim.machine.replay import Replay
 from ascendsim.machine.skipping_clock import Timeline
 from ascendsim.machine.solo import Solo
-from ascendsim.machine.tasks import KnownTraffic, PlacedBlock, TaskRun
+from ascendsim.machine.tasks import TaskRun
 from ascendsim.machine.wiring import TeamFlags
 from ascendsim.soc.spec import SocSpec
 from ascendsim.trace.records import TaskRecord
@@ -56,6 +56,7 @@ class Scheduler:
         replay: Whether to look up tasks that were simulated before.
         solo: Whether compiled code may walk a task that has the cores to itself.
         log: Where instruction records go.
+        known: What runs before have worked out for the chip; only with all shortcuts.
         statistics: Where to count what was skipped.
         progress: Called with the number of finished tasks and of all tasks.
     """
@@ -73,13 +74,13 @@ class Scheduler:
         replay: bool,
         solo: bool,
         log: Log,
+        known: Known,
         statistics: Statistics,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self.env, self.program, self.soc, self.clock = env, program, soc, clock
         self._instructions, self._groups, self._log, self._progress = instructions, groups, log, progress
         self._free = FreeCores(soc)
-        self._core_counts = {kind: len(numbers) for kind, numbers in self._free.numbers.items()}
         self.timeline = Timeline(env)
         self.links = Links(env, soc, clock)
         self._forward = (
@@ -87,13 +88,11 @@ class Scheduler:
         )
         self._delays = Delays.of(soc.launch, clock)
         walker = Solo(soc, clock, self.links, self._delays, groups) if solo else None
-        self._replay = Replay(log, statistics, walker) if replay else None
+        self._replay = Replay(log, statistics, walker, known.outcomes) if replay else None
         self.l2 = L2State(soc.l2, program.memory, program.info.l2_placed, program.info.l2_kept)
         self.records: list[TaskRecord] = []
         self._ai_cpus = [0] * soc.ai_cpu.cores  # heap of ticks at which each becomes free
-        self._compiled: dict[Key, CompiledBlock] = {}
-        self._regions: dict[int, tuple[CompiledBlock, tuple[str, ...]]] = {}
-        self._traffic: KnownTraffic = {}
+        self._traffic = known.traffic
         self._on_cores = 0  # tasks that have arrived at the cores and not ended
         self._open: dict[int, TaskRun | None] = {}  # streams with tasks left: whose end each waits for
         self._starting: list[TaskRun] = []
@@ -106,7 +105,8 @@ class Scheduler:
         # many ticks it is late then.
         self._looks: dict[int, Event] = {}
         self._late: dict[int, int] = {}
-        self.runs = [self._prepare(position, task) for position, task in enumerate(program.tasks)]
+        preparation = Preparation(env, soc, clock, known)
+        self.runs = [preparation.ready(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
         if len(self._by_id) != len(self.runs):
             raise SimulationError("task ids", "must be unique in a program")
@@ -121,54 +121,6 @@ class Scheduler:
         self._open = dict.fromkeys(streams)
         for stream, runs in streams.items():
             self.env.process(self._stream(stream, runs))
-
-    def _prepare(self, position: int, task: Task) -> TaskRun:
-        blocks = []
-        for group in task.groups:
-            if group.count < 1:
-                raise SimulationError(
-                    f"task {task.name!r}", "must have at least one block in every group", group.count
-                )
-            if not self._core_counts[group.block.core]:
-                raise SimulationError(
-                    f"task {task.name!r}",
-                    f"needs a {group.block.core.value} core",
-                    f"one of the {core_text(self._free.numbers)} of {self.soc.name}",
-                    "compile the graph for this chip",
-                )
-            blocks.append(PlacedBlock(*self._compile(group.block), group.count))
-        if task.kind is TaskKind.AI_CPU and not self._ai_cpus:
-            raise SimulationError(f"task {task.name!r}", "needs an AI CPU core", 0, "set ai_cpu.cores")
-        barrier = self.clock.ns(self.soc.issue.barrier_ns)
-        run = TaskRun(position, task, blocks, Event(self.env), self._core_counts, barrier)
-        for kind, count in run.wanted_cores.items():
-            if run.wiring.together and count > self._core_counts[kind]:
-                raise SimulationError(
-                    f"task {task.name!r}",
-                    f"has a barrier, so it may have {self._core_counts[kind]} blocks at most",
-                    count,
-                    "give every core one block",
-                )
-        return run
-
-    def _compile(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
-        """The compiled form that all blocks like this one share, and this one's names of regions."""
-        known = self._regions.get(id(block))  # the program keeps every block alive, so ids stay unique
-        if known is None:
-            known = self._regions[id(block)] = self._compile_new(block)
-        return known
-
-    def _compile_new(self, block: Block) -> tuple[CompiledBlock, tuple[str, ...]]:
-        if block.template is not block:
-            compiled, regions = self._compile(block.template)
-            return compiled, tuple([block.region(name) for name in regions])
-        key, regions = block_key(block)
-        known = self._compiled.get(key)
-        if known is None:
-            known = self._compiled[key] = compile_block(
-                block, self.soc, self.clock, len(self._compiled), regions
-            )
-        return known, regions
 
     def _stream(self, stream: int, runs: list[TaskRun]) -> Generator[Event, None, None]:
         """Starts the tasks of a stream one after another."""

@@ -21,7 +21,7 @@ from ascendsim.machine.compiled import END, CompiledBlock, LoopEnd
 from ascendsim.machine.free_cores import FreeCores
 from ascendsim.machine.links import Links
 from ascendsim.machine.outcome import Outcome
-from ascendsim.machine.placing import Delays, place
+from ascendsim.machine.placing import Delays, Placed, place
 from ascendsim.machine.tasks import TaskRun
 from ascendsim.soc.spec import SocSpec
 
@@ -73,11 +73,24 @@ class Solo:
         executed = [self._length(block.compiled) for block in run.blocks]
         if sum(executed) > LONGEST or not _BUDGET.pays(sum(executed)):
             return None
+        batch = self._all_together(run)
+        return self._loaded.walk(run, batch, self._delays, executed) if batch else None
+
+    def ticks(self, run: TaskRun) -> int | None:
+        """Ticks from a task's arrival at free cores to its end; None if that is left to SimPy, as it is while
+        compiled code is not loaded.
+        """
+        executed = [self._length(block.compiled) for block in run.blocks]
+        if sum(executed) > LONGEST or KERNELS not in sys.modules:
+            return None
+        batch = self._all_together(run)
+        return self._loaded.ticks(run, batch, self._delays, executed) if batch else None
+
+    def _all_together(self, run: TaskRun) -> list[Placed]:
+        """Where the blocks of a task go, if all of them find a core at once."""
         left = [block.count for block in run.blocks]
         batch = place(run, left, FreeCores(self._soc), self._groups)
-        if not batch or any(left):
-            return None
-        return self._loaded.walk(run, batch, self._delays, executed)
+        return [] if any(left) else batch
 
     @cached_property
     def _loaded(self) -> Walker:

@@ -39,9 +39,34 @@ class Walker:
             executed: By group of blocks, instructions that a block executes.
         """
         dispatch = delays.dispatch(batch, first=True)
-        rows = Rows(dispatch + delays.init, max(1, self._soc.dram.max_in_flight))
-        blocks = [run.blocks[placed.group].compiled for placed in batch]
-        for placed, block in zip(batch, blocks, strict=True):
+        walked = self._to_the_end(run, batch, dispatch + delays.init, executed)
+        if walked is None:
+            return None
+        rows, cores, lanes = walked
+        work = Work(dispatch=dispatch)
+        for number, placed in enumerate(batch):
+            block, first = run.blocks[placed.group].compiled, rows.lanes[number]
+            work.add(_finished(placed, block, cores[number], lanes[first : first + len(block.lanes)]))
+        start, end = (None if tick < 0 else tick for tick in (work.first, work.last))
+        return Outcome(_end(cores), run.figures_of(work), start, end, items=(), start=0)
+
+    def ticks(
+        self, run: TaskRun, batch: Sequence[Placed], delays: Delays, executed: Sequence[int]
+    ) -> int | None:
+        """The same, of which only the ticks until the end."""
+        begin = delays.dispatch(batch, first=True) + delays.init
+        walked = self._to_the_end(run, batch, begin, executed)
+        return None if walked is None else _end(walked[1])
+
+    def _to_the_end(
+        self, run: TaskRun, batch: Sequence[Placed], begin: int, executed: Sequence[int]
+    ) -> tuple[Rows, Ints, Ints] | None:
+        """The rows of the task's cores and lanes when all is done; `begin` is the tick of the first
+        instruction.
+        """
+        rows = Rows(begin, max(1, self._soc.dram.max_in_flight))
+        for placed in batch:
+            block = run.blocks[placed.group].compiled
             rows.add(
                 block,
                 self._flatten(block),
@@ -54,22 +79,17 @@ class Walker:
         if max(rows.most, rows.work) >= kernels.FAR or rows.place(len(rows.moving)) > LARGEST_KEY:
             return None
         arrays = rows.arrays()
-        if not _walk(rows, arrays, self._links):
-            return None
-        cores, lanes = arrays[3], arrays[5]
-        work = Work(dispatch=dispatch)
-        for number, (placed, block) in enumerate(zip(batch, blocks, strict=True)):
-            first = rows.lanes[number]
-            work.add(_finished(placed, block, cores[number], lanes[first : first + len(block.lanes)]))
-        start, end = (None if tick < 0 else tick for tick in (work.first, work.last))
-        ticks = int(cores[:, kernels.END_TICK].max())
-        return Outcome(ticks, run.figures_of(work), start, end, items=(), start=0)
+        return (rows, arrays[3], arrays[5]) if _walk(rows, arrays, self._links) else None
 
     def _flatten(self, block: CompiledBlock) -> FlatBlock:
         known = self._flat.get(block.number)
         if known is None:
             known = self._flat[block.number] = flatten(block)
         return known
+
+
+def _end(cores: Ints) -> int:
+    return int(cores[:, kernels.END_TICK].max())
 
 
 def _finished(placed: Placed, block: CompiledBlock, core: Ints, lanes: Ints) -> Finished:

@@ -85,7 +85,7 @@ def test_random_blocks_run_and_cost_as_written_out(soc: SocSpec) -> None:
 def check(compiled: CompiledBlock, block: Block, soc: SocSpec, clock: Clock, cycle: int) -> None:
     run = [item for item, _ in expanded(block.body)]
     entries = walked(compiled)
-    assert [id(operation[-1]) for _, _, operation in entries] == [id(item) for item in run]
+    assert [operation[-1] for _, _, operation in entries] == list(run)
     for (lane, issue, operation), item in zip(entries, run, strict=True):
         assert (SCALAR_LANE if item.pipe is Pipe.S else compiled.lanes.index(item.pipe)) == lane
         price = cost(item, soc, block.core)
