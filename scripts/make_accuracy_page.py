@@ -82,8 +82,9 @@ OPEN = """## What is not explained
   tokens is up to 28 % slower than simulated all the same.
 - *A lower rate of L2 on 310P3* (57 or 40 bytes a cycle and core instead of 114) makes nearly all networks slower alike at batch 8, ResNets
   and GoogLeNet too; it moves the bias (+4 to -11 and -25 % of 20 points) and not what sets networks apart (tried).
-- *Constants at an end of their range*: the gap between tasks on 310, the Cube's gap on 310P3 and the efficiency of unaligned bursts. The
-  gap of tasks stands for launch costs that the networks cannot tell apart; that of the Cube for products which are slower than simulated (one
+- *Constants at an end of their range*: the gap between tasks on 310, the start of a kernel and the Cube's gap on 310P3, and the efficiency of
+  unaligned bursts. The first two stand for launch costs that networks cannot tell apart (free, the start would fall to nothing and the gap
+  of tasks grow by as much, for 0.05 % of error); that of the Cube for products which are slower than simulated (one
   published on 310P3, 832 x 2048 x 32768, reaches 34 % of the peak).
 """
 

@@ -74,10 +74,7 @@ CONSTANTS: Mapping[str, tuple[Constant, ...]] = {
     "310P3": (
         Constant(_DRAM, 120.0, 204.8, "60 % of the nominal rate to all of it"),
         Constant(
-            ("launch.kernel_init_ns",),
-            0.0,
-            1500.0,
-            "none to more than a whole small task of Ascend910A, 1.0 to 1.3 us",
+            ("launch.kernel_init_ns",), 100.0, 1500.0, "a whole small task of Ascend910A takes 1.0 to 1.3 us"
         ),
         Constant(("launch.task_gap_us",), 0.1, 1.5, "gap between queued tasks of Ascend910A: about 1.2 us"),
         Constant(
