@@ -8,8 +8,10 @@ kernel where that of the cores was. Conditions that the table does not repeat:
 - Rows 49, 50, 1005 and 1006 read past L2: the example gives their tensor the hint CACHE_MODE_DISABLE.
 - Kernels of the vendor's matmul library keep two loads in L1 and use UnitFlag in the Norm template (one basic
   block a load), not in MDL (`MatmulConfig`). Rows 1017 to 1019 set the depth of both operands to one load;
-  row 53 names no second one, and is not explained with it. The type of a result that a row does not name is
-  that of the operands.
+  row 53 names no second one, and is not explained with it. Of a depth of more than two (row 76) the Norm
+  template holds all blocks but two as one, which is free when the tile is done (`CubeInBuffer` of
+  asc-devkit): the next tile's loads wait for that. The type of a result that a row does not name is that of
+  the operands.
 - With enableKdimReorderLoad (row 70) core i starts at chunk i of k; with doMTE2Preload (row 80) the next load
   goes ahead of the work on this one (`KLoop`, `MatmulSchedulerBase` of asc-devkit).
 """
@@ -213,8 +215,8 @@ def _memory_cases() -> tuple[Case, ...]:
 def _matmul_cases() -> tuple[Case, ...]:
     """Kernels of the vendor's matmul library with published tilings."""
     long, wide, small = (128, 1280), (128, 256, 64), (64, 64, 256)
-    norm = Product(128, 30720, 1024, long, wide, slots=2, unit_flag=True, head_us=_HEAD)
-    mdl = replace(norm, steps=4, unit_flag=False)
+    norm = Product(128, 30720, 1024, long, wide, slots=2, unit_flag=True, in_turn=True, head_us=_HEAD)
+    mdl = replace(norm, steps=4, unit_flag=False, in_turn=False)
     ragged = Product(1024, 4095, 1024, (128, 1408), wide, steps=4, slots=1, head_us=_HEAD)
     deep = Product(768, 2048, 6144, (128, 512), wide, steps=4, slots=2, head_us=_HEAD)
     staggered = replace(deep, staggered=True)

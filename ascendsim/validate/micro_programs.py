@@ -12,6 +12,7 @@ from ascendsim.core.formats import FRACTAL_ROWS, Format
 from ascendsim.isa.instructions import (
     Affine,
     Buffer,
+    Flag,
     Loop,
     Mmad,
     Move,
@@ -21,6 +22,7 @@ from ascendsim.isa.instructions import (
     SetFlag,
     Statement,
     Vector,
+    WaitFlag,
 )
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
 from ascendsim.lower.emit import BlockBuilder, plus, times
@@ -35,6 +37,7 @@ from ascendsim.soc import SocSpec
 _HALF = 2  # bytes of a float16 element
 _TILE_READY = "l0c_full"  # flag of the Cube template: a tile of the result is in L0C
 _MOST_LOADS = 8  # that a hand-written matmul keeps in L1 (the depth of the vendor's example)
+_USED = Flag("l1_used", Pipe.MTE1, Pipe.MTE2)
 Build = Callable[[SocSpec], Program]
 
 
@@ -243,6 +246,7 @@ class Product:
         head_us: From the start of the kernel to its first transfer.
         slots: Loads that L1 keeps, 0 = as many as fit, at most `_MOST_LOADS`.
         unit_flag: FIXPIPE follows the last mmad of a tile unit by unit.
+        in_turn: Loads of a tile of the result begin when L1 holds nothing of the one before that is needed.
         a_transposed, b_transposed: A lies as k x m, B as n x k.
         staggered: Every core starts at a chunk of k of its own.
     """
@@ -258,6 +262,7 @@ class Product:
     head_us: float = 0.0
     slots: int = 0
     unit_flag: bool = False
+    in_turn: bool = False
     a_transposed: bool = False
     b_transposed: bool = False
     staggered: bool = False
@@ -293,6 +298,8 @@ def matmul(product: Product) -> Build:
         def block(m: int, n: int) -> Block:
             written = CubeWriter(work, wanted, tiling, soc, Expansion(soc), (m, n)).write(1, 1, m, n)
             body = _with_unit_flag(written.body) if p.unit_flag else written.body
+            if p.in_turn:
+                body, written = _in_turn(body), replace(written, flags=(*written.flags, _USED))
             return replace(written, body=(head, *body) if head.cycles else body)
 
         groups = [BlockGroup(block(m, n), count) for (_, _, m, n), count in share_groups(axes)]
@@ -313,3 +320,12 @@ def _with_unit_flag(body: Sequence[Statement]) -> tuple[Statement, ...]:
             statement = replace(statement, unit_flag=True)
         changed.append(statement)
     return tuple(changed)
+
+
+def _in_turn(body: Sequence[Statement]) -> tuple[Statement, ...]:
+    """The same statements, whose loads wait at the end of a column of tiles until MTE1 has read L1."""
+    wait = SetFlag(Pipe.MTE1, _USED.name), WaitFlag(Pipe.MTE2, _USED.name)
+    return tuple(
+        replace(statement, body=(*statement.body, *wait)) if isinstance(statement, Loop) else statement
+        for statement in body
+    )

@@ -76,7 +76,8 @@ def test_the_load_of_memory_is_what_it_is_on_the_average() -> None:
 
 
 def test_a_narrow_path_of_a_core_is_slower_than_its_requests() -> None:
-    """100 ticks through the path, as long as what L2 answers: half of the load, whatever requests would take."""
+    """10 ticks through the path, as long as for what L2 answers: half of the load, however quick requests
+    are."""
     waiting = Requests(100_000, (100, 200, 600), WEIGHT, WEIGHT // 4)
     loads = [HIT, Loads(1000, FlowClass(100, (0, 0, WEIGHT, 0), 1, waiting))]
     _, miss = evened(loads, 4, (WIDE, WIDE, WIDE, WIDE))

@@ -10,8 +10,10 @@ import pytest
 from ascendsim import soc
 from ascendsim.cli.main import main
 from ascendsim.isa.checks import check_program
+from ascendsim.machine import run
 from ascendsim.validate.micro import MicroComparison, compare_micro, mean_error
 from ascendsim.validate.micro_cases import MATMUL, micro_cases
+from ascendsim.validate.micro_programs import Product, matmul
 from ascendsim.validate.micro_rows import LEFT_OUT, micro_rows
 from tests.support.gate import in_one
 
@@ -39,15 +41,31 @@ def test_programs_fit_their_chip(case: object) -> None:
 
 
 def test_scores_hold(found: MicroComparison) -> None:
-    """Mean errors may fall, not rise: 0.2 %, 1.7 % without hand-written matmul kernels, 4.6 %, and 6.1 %
-    where nothing was fitted."""
+    """Mean errors may fall, not rise: 1 %, 1.9 % without hand-written matmul kernels, 3.3 %, and 4.4 % where
+    nothing was fitted."""
     table = [outcome for outcome in found.outcomes if not outcome.extra]
     small = [outcome for outcome in table if outcome.family == "Ascend310"]
     large = [outcome for outcome in table if outcome.family == "Ascend910B"]
     assert mean_error(small) < 0.01
     assert mean_error([outcome for outcome in large if outcome.group != MATMUL]) < 0.02
-    assert mean_error(large) < 0.05
-    assert mean_error([outcome for outcome in large if not outcome.fitted]) < 0.07
+    assert mean_error(large) < 0.035
+    assert mean_error([outcome for outcome in large if not outcome.fitted]) < 0.05
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_loads_of_a_tile_wait_for_the_one_before_only_where_l1_is_used_in_turn(in_turn: bool) -> None:
+    """Four tiles of four loads, with room for two: those of the next tile begin while MTE1 is still at the
+    last ones of this, or after it."""
+    product = Product(128, 1024, 256, (128, 1024), (128, 256, 64), slots=2, in_turn=in_turn)
+    chip = soc.load("Ascend910B1")
+    trace = run(matmul(product)(chip), chip, instructions=True)
+    loads, feeds = (
+        sorted((one.start, one.end) for one in trace.instructions if one.pipe == pipe)
+        for pipe in ("MTE2", "MTE1")
+    )
+    assert len(loads) == len(feeds) == 32
+    for tile in range(1, 4):
+        assert (loads[8 * tile][0] >= feeds[8 * tile - 1][1]) is in_turn
 
 
 def test_figures_name_rows_that_exist(found: MicroComparison) -> None:
