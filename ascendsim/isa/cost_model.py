@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ascendsim.core.errors import CompileError
+from ascendsim.core.records import quickly_made
 from ascendsim.soc.spec import SocSpec
 
 
@@ -65,6 +66,7 @@ def slowdown(hit: int, idle: int, loaded: int, share: float, cores: float) -> fl
     return max(1.0, 1 + share * ((idle + more) / hit - 1))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class LinkDemand:
     """What a transfer asks of the links that cores share (L2 and DRAM).
@@ -105,6 +107,7 @@ class LinkDemand:
     atomic: bool = False
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What an instruction costs on its pipe.

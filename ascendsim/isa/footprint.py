@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from ascendsim.core.records import changes_of
+from ascendsim.core.records import changes_of, quickly_made
 from ascendsim.isa.distinct import Item, distinct
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
@@ -26,6 +26,7 @@ Piece: TypeAlias = tuple[int, int, int, int]
 Extent: TypeAlias = tuple[tuple[str, bool, Piece], tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One transfer of the text.

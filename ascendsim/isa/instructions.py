@@ -87,6 +87,7 @@ class Affine:
 ZERO = Affine()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """A piece of an on-chip buffer, cut in equal slots (2 = double buffer).
@@ -293,6 +294,7 @@ class Barrier:
     pipe: Pipe
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A counting flag from one pipe to another; `initial` > 0 stands for free buffer slots.

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from ascendsim.core.formats import REGION_BYTES, align
+from ascendsim.core.records import quickly_made
 from ascendsim.isa.instructions import (
     Allocation,
     Buffer,
@@ -154,6 +155,7 @@ def _renamed(body: tuple[Statement, ...], names: Mapping[str, str]) -> tuple[Sta
     return tuple(statement(old) for old in body)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class BlockGroup:
     """`count` blocks with the same program (their GM offsets differ, their timing does not).
@@ -171,6 +173,7 @@ class BlockGroup:
     origins: tuple[tuple[tuple[str, int], ...], ...] = ()
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a task does to a GM region, for L2 residency and conservation checks.
@@ -231,6 +234,7 @@ class Task:
         return sum(group.count for group in self.groups) or 1
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Region:
     """A piece of global memory.

@@ -15,7 +15,7 @@ from operator import is_
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
-from ascendsim.core.records import changes_of
+from ascendsim.core.records import changes_of, quickly_made
 from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
@@ -92,6 +92,7 @@ def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
     )
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Piece:
     """`trips` tiles of `size` elements each, the first one at element `start`."""

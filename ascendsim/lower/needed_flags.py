@@ -37,6 +37,8 @@ from ascendsim.lower.templates.stage import Stage
 Clock: TypeAlias = list[int]  # by pipe: how many of its instructions are complete
 Races: TypeAlias = Callable[[Mapping[str, int]], bool]  # whether there are any with these flags
 Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
+Turns: TypeAlias = "tuple[int, Outline]"  # a loop
+Outline: TypeAlias = "tuple[Step | Turns, ...]"
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
 KERNELS = "ascendsim_kernels.block_walk"  # in a process that has loaded compiled code it looks for races too
 MOST_WALKED = 5_000  # instructions of a block; a longer walk costs more than the flag that it may save
@@ -141,11 +143,30 @@ def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[S
 def needed_flags(block: Block) -> frozenset[str]:
     """Names of the flags that order something."""
     flags = tuple([(flag.name, flag.initial, flag.shared) for flag in block.flags])
-    return _needed(flags, tuple(_steps(shortened(block))))
+    return _needed(flags, _outline(block.body, _trips_of(block)))
 
 
-@lru_cache(maxsize=1024)  # blocks of a kind differ in sizes more often than in steps
-def _needed(flags: tuple[tuple[str, int, bool], ...], steps: tuple[Step, ...]) -> frozenset[str]:
+def _outline(body: Iterable[Statement], trips_of: Callable[[int], int]) -> Outline:
+    """What pipes do, with loops as they are written; work that directly follows work of the same pipe adds
+    nothing.
+    """
+    outline: list[Step | Turns] = []
+    last: Pipe | None = None
+    for statement in body:
+        if isinstance(statement, (SetFlag, WaitFlag)):
+            last, kind = None, "set" if isinstance(statement, SetFlag) else "wait"
+            outline.append((kind, _NUMBERS[statement.pipe], statement.flag))
+        elif isinstance(statement, Loop):
+            last = None
+            outline.append((trips_of(statement.trips), _outline(statement.body, trips_of)))
+        elif statement.pipe is not last:
+            last = statement.pipe
+            outline.append(("work", _NUMBERS[last], ""))
+    return tuple(outline)
+
+
+@lru_cache(maxsize=4096)  # blocks of a kind differ in sizes more often than in what they do
+def _needed(flags: tuple[tuple[str, int, bool], ...], outline: Outline) -> frozenset[str]:
     """Names of the flags that order something, of flags (name, tokens at first, whether shared)."""
     nothing = [0] * len(Pipe)
     clocks = [nothing] * len(Pipe)
@@ -153,7 +174,7 @@ def _needed(flags: tuple[tuple[str, int, bool], ...], steps: tuple[Step, ...]) -
     # by pipe: its waits since its last instruction
     taken: list[list[tuple[str, Clock]]] = [[] for _ in Pipe]
     needed = {name for name, _, shared in flags if shared}  # they order what other blocks do
-    for kind, pipe, flag in steps:
+    for kind, pipe, flag in _steps(outline):
         if kind == "wait":
             taken[pipe].append((flag, tokens[flag].popleft()))
             continue
@@ -175,19 +196,32 @@ def _needed(flags: tuple[tuple[str, int, bool], ...], steps: tuple[Step, ...]) -
     return frozenset(needed)
 
 
-def shortened(block: Block) -> tuple[Statement, ...]:
-    """The body with so few trips that every ring just goes round, and ends at the slots at which it ends."""
+def _steps(outline: Outline) -> list[Step]:
+    """What pipes do, in order."""
+    steps: list[Step] = []
+    for item in outline:
+        if isinstance(item[1], tuple):
+            steps += _steps(item[1]) * item[0]
+        else:
+            steps.append(item)
+    return steps
+
+
+def _trips_of(block: Block) -> Callable[[int], int]:
+    """So few trips of a loop that every ring just goes round, and ends at the slots at which it ends."""
     limits = [flag.limit for flag in block.flags]
     most, turn = max(limits, default=0) + 1, math.lcm(*limits)
+    return lambda trips: trips if trips < most else most + (trips - most) % turn
+
+
+def shortened(block: Block) -> tuple[Statement, ...]:
+    """The body with few trips of its loops, see `_trips_of`."""
+    trips_of = _trips_of(block)
 
     def short(body: Iterable[Statement]) -> tuple[Statement, ...]:
         return tuple(
             [
-                Loop(
-                    item.variable,
-                    item.trips if item.trips < most else most + (item.trips - most) % turn,
-                    short(item.body),
-                )
+                Loop(item.variable, trips_of(item.trips), short(item.body))
                 if isinstance(item, Loop)
                 else item
                 for item in body
@@ -195,18 +229,3 @@ def shortened(block: Block) -> tuple[Statement, ...]:
         )
 
     return short(block.body)
-
-
-def _steps(body: Iterable[Statement]) -> list[Step]:
-    """What the pipes do, in order; work that directly follows work of the same pipe adds nothing."""
-    steps: list[Step] = []
-    for statement in body:
-        if isinstance(statement, Loop):
-            steps += _steps(statement.body) * statement.trips
-            continue
-        number = _NUMBERS[statement.pipe]
-        if isinstance(statement, SetFlag | WaitFlag):
-            steps.append(("set" if isinstance(statement, SetFlag) else "wait", number, statement.flag))
-        elif not steps or steps[-1] != ("work", number, ""):
-            steps.append(("work", number, ""))
-    return steps

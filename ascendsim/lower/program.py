@@ -240,6 +240,8 @@ class Lowering:
             options = finished_options(work, self.soc, self.expansion)
         else:
             options = pair_options(work, self.soc, self.expansion)
+        if drafts is not None:
+            options[0] = partial(drafts.__getitem__, 0)
         # the one that is taken has been made to be timed
         options = [cache(partial(_trimmed, make)) for make in options]
         if option is None and self.tilings is not None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ascendsim.isa.cost_model import LinkDemand
 from ascendsim.machine.clock import UNITS_PER_BYTE, Clock
-from ascendsim.machine.l2 import ALL, NONE, Shares
+from ascendsim.machine.l2 import ALL, NONE, Shares, part
 from ascendsim.machine.links import WEIGHT, FlowClass, Link, Requests, capacities
 from ascendsim.machine.mean_load import Loads, evened
 from ascendsim.soc.spec import SocSpec
@@ -117,13 +117,15 @@ class Binding:
         shares = self.shares
         miss = (shares.write_through if demand.write else shares.read_miss)[region] if demand.cached else ALL
         around_l2 = not demand.cached or (shares.bypass and miss == ALL)
-        fetched = Fraction(demand.dram_bytes)
+        fetched: Fraction | int = demand.dram_bytes
         if not demand.write and demand.cached and region in shares.read_spread:
-            fetched = min(fetched, shares.read_spread[region] * demand.least_dram_bytes)
-        ratio = fetched / demand.l2_bytes if demand.l2_bytes else Fraction(1)
+            fetched = min(fetched, part(demand.least_dram_bytes, shares.read_spread[region]))
+        ratio = ALL
+        if demand.l2_bytes and fetched != demand.l2_bytes:
+            ratio = Fraction(fetched, demand.l2_bytes)
         old = shares.read_miss[region] if demand.atomic else NONE
         weights = self._weights(demand, miss, old, ratio, 0 if around_l2 else 1, readers)
-        latency = demand.hit_latency + math.ceil(max(0, demand.miss_latency - demand.hit_latency) * miss)
+        latency = demand.hit_latency + math.ceil(part(max(0, demand.miss_latency - demand.hit_latency), miss))
         if around_l2:
             latency = demand.miss_latency
         width = self._width(demand, miss, ratio, visits, readers)
@@ -149,8 +151,8 @@ class Binding:
             useful = Fraction(demand.bytes, demand.l2_bytes) if demand.l2_bytes else ALL
             write += self.shares.evicted * _product(ALL if demand.write else miss, useful)
         from_l2 = ALL if through_l2 and (demand.atomic or not demand.write) else NONE
-        if readers.shared and not demand.write:
-            from_l2 *= self._same_lines_of_all
+        if from_l2 and readers.shared and not demand.write:
+            from_l2 = self._same_lines_of_all
         if dram.half_duplex:
             if write:
                 read += write * self._reads_per_write

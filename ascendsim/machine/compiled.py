@@ -245,6 +245,9 @@ class _Compiler:
                 run.clear()
 
         for statement in statements:
+            if isinstance(statement, (SetFlag, WaitFlag)):  # half of all
+                run.append(self.flag_entry(statement))
+                continue
             if isinstance(statement, Barrier):
                 run += self.barrier_entries(statement)
                 continue
@@ -270,8 +273,6 @@ class _Compiler:
         close()
 
     def entry(self, instruction: Instruction, times: int) -> Entry:
-        if isinstance(instruction, (SetFlag, WaitFlag)):
-            return self.flag_entry(instruction)
         if isinstance(instruction, Mmad):
             self.mmad = instruction
             self.result.macs += instruction.m * instruction.k * instruction.n * times

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from ascendsim.core.records import quickly_made
 from ascendsim.isa.instructions import Flag, Instruction
 from ascendsim.machine.barrier import Member, Wire
 from ascendsim.machine.compiled import BARRIER, END, FIXED, SET, WAIT, CompiledBlock, LoopEnd, Operation, Run
@@ -30,6 +31,7 @@ NO_WIRES: Mapping[str, Wire] = MappingProxyType({})
 Record = Callable[[tuple[int, ...], str, Instruction, int, int], None]
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """A transfer's demand, bound to what L2 holds when its task starts.

@@ -56,6 +56,9 @@ def flatten(block: CompiledBlock) -> FlatBlock:
     starts: list[int] = []
     moving: set[int] = set()
     longest = 0
+    flags: dict[
+        int, tuple[int, ...]
+    ] = {}  # rows of those that set or wait for flags, which come several times
     for step in block.code:
         starts.append(len(rows))
         if step is END:
@@ -64,11 +67,18 @@ def flatten(block: CompiledBlock) -> FlatBlock:
             rows.append((NO_LANE, 0, kernels.LOOP, step.loop, step.trips, starts[step.first], -1, 0, 0))
         else:
             for entry in step:
+                known = flags.get(id(entry))
+                if known is not None:
+                    rows.append(known)
+                    continue
                 row, ticks = _row(entry, reads)
                 rows.append(row)
                 longest = max(longest, ticks)
-                if row[kernels.KIND] == TRANSFER:
+                kind = row[kernels.KIND]
+                if kind == TRANSFER:
                     moving.add(row[kernels.LANE])
+                elif kind in (SET, WAIT):
+                    flags[id(entry)] = row
     return FlatBlock(np.array(rows, np.int64), np.array(reads, np.int64), longest, tuple(sorted(moving)))
 
 

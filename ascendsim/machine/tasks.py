@@ -256,7 +256,9 @@ class TaskRun:
         """What the parts of the task do to L2, each by itself."""
         prints = [
             (
-                block.compiled.footprint.renamed(
+                block.compiled.footprint
+                if block.regions == block.compiled.regions
+                else block.compiled.footprint.renamed(
                     dict(zip(block.compiled.regions, block.regions, strict=True))
                 ),
                 block.count,

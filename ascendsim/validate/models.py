@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -117,46 +119,54 @@ def of_points(
     processes: int,
 ) -> Iterator[T]:
     """What `work` makes of each point and its changes to the chip, as in `predictions`."""
-    shares = [
-        [(point, values(point) if values is not None else None) for point in share]
-        for share in in_shares(points, processes)
-    ]
-    if len(shares) < 2:
-        yield from (work(*item) for share in shares for item in share)
+    lines = in_lines(points, processes)
+
+    def item(point: Point) -> tuple[Point, Mapping[str, float] | None]:
+        return point, values(point) if values is not None else None
+
+    if len(lines) < 2:
+        yield from (work(*item(point)) for line in lines for point in line)
         return
     context = get_context("spawn")  # the progress bar's thread must not be copied
-    pools = [
-        ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN))
-        for _ in range(min(processes, len(shares)))
-    ]
-    left = iter(shares)
-    running: dict[Future[T], ProcessPoolExecutor] = {}
+    pools = [ProcessPoolExecutor(1, context, initializer=signal, initargs=(SIGINT, SIG_IGN)) for _ in lines]
+    running: dict[Future[T], int] = {}
     try:
-        for pool in pools:
-            running |= {pool.submit(work, *item): pool for item in next(left)}
+        for number, pool in enumerate(pools):
+            running[pool.submit(work, *item(lines[number].popleft()))] = number
         while running:
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                pool = running.pop(done)
-                if pool not in running.values():
-                    running |= {pool.submit(work, *item): pool for item in next(left, ())}
+                number = running.pop(done)
+                following = next_in(lines, number)
+                if following is not None:
+                    running[pools[number].submit(work, *item(following))] = number
                 yield done.result()
     finally:
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def in_shares(points: Sequence[Point], processes: int) -> list[list[Point]]:
-    """Points in shares that go to whichever process is free, the largest first; all in one and in their order
-    for a single process.
+def in_lines(points: Sequence[Point], processes: int) -> list[deque[Point]]:
+    """A line of points for each process; in their order for a single one.
 
-    A process remembers the tasks that it has compiled, and networks of one chip and batch share the most.
+    A process remembers what it has compiled and timed. Batches of one network on one chip share the most,
+    since smaller ones are tried while larger ones are cut, so these stand together.
     """
     if processes < 2:
-        return [list(points)]
-    kinds: dict[tuple[str, int], list[Point]] = {}
-    for point in points:
-        kinds.setdefault((point.soc, point.batch), []).append(point)
-    return sorted(kinds.values(), key=len, reverse=True)
+        return [deque(points)]
+    ordered = sorted(points, key=lambda point: (point.soc, point.file, point.batch))
+    count = min(processes, len(ordered))
+    ends = [len(ordered) * number // count for number in range(count + 1)]
+    return [deque(ordered[first:end]) for first, end in pairwise(ends)]
+
+
+def next_in(lines: Sequence[deque[Point]], number: int) -> Point | None:
+    """Takes the point that a process does next: of its own line, or the last one of the longest, which is
+    the farthest from what others do.
+    """
+    if lines[number]:
+        return lines[number].popleft()
+    longest = max(lines, key=len)
+    return longest.pop() if longest else None
 
 
 def _predict(

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
 from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
-from ascendsim.validate.models import call_us, compile_point, in_shares, of_points
+from ascendsim.validate.models import call_us, compile_point, in_lines, next_in, of_points
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -134,18 +134,27 @@ def test_predictions_do_not_depend_on_the_number_of_processes(models_dir: Path) 
     assert sorted(alone, key=str) == sorted(together, key=str)
 
 
-def test_a_process_gets_all_networks_of_a_chip_and_batch() -> None:
+def test_batches_of_a_network_stand_in_one_line() -> None:
     points = [
-        replace(point, soc=chip, model=name)
-        for chip in ("Ascend310", "Ascend310P3")
+        replace(point, soc=chip, file=name)
+        for chip in ("Ascend310P3", "Ascend310")
+        for point in small_points(4, 1)
         for name in ("a", "b", "c")
-        for point in small_points(1, 4)
     ]
-    shares = in_shares([*points, points[0]], 2)
-    assert [len(share) for share in shares] == [4, 3, 3, 3]  # the longest goes first
-    assert all(len({(point.soc, point.batch) for point in share}) == 1 for share in shares)
-    assert in_shares(points, 1) == [points]
-    assert in_shares(small_points(1), 2) == [list(small_points(1))]  # no process without work
+    places = [[(point.soc, point.file, point.batch) for point in line] for line in in_lines(points, 2)]
+    assert places == [
+        [(chip, name, batch) for name in ("a", "b", "c") for batch in (1, 4)]
+        for chip in ("Ascend310", "Ascend310P3")
+    ]
+    assert list(map(len, in_lines(points[:7], 3))) == [2, 2, 3]
+    assert in_lines(points, 1) == [deque(points)]
+    assert in_lines(small_points(1), 2) == [deque(small_points(1))]  # no process without work
+
+
+def test_who_is_through_with_its_line_takes_the_last_of_the_longest() -> None:
+    lines = [deque[Point](), deque(small_points(1)), deque(small_points(2, 4, 8))]
+    taken = [next_in(lines, number) for number in (0, 2, 1, 1, 0)]
+    assert [point and point.batch for point in taken] == [8, 2, 1, 4, None]
 
 
 def _process(folder: Path, point: Point, _values: object) -> tuple[Point, int]:
@@ -155,20 +164,19 @@ def _process(folder: Path, point: Point, _values: object) -> tuple[Point, int]:
         if ended.exists():
             break
         time.sleep(0.05)
-    if point.batch == 8:
+    if point.batch == 32:
         ended.touch()
     return point, os.getpid()
 
 
-def test_a_process_that_is_free_takes_the_next_share(tmp_path: Path) -> None:
-    """One process waits in its first share until the other one has gone through all others."""
-    points = small_points(1, 1, 2, 4, 8)
-    found = list(of_points(partial(_process, tmp_path), points, None, 2))
-    assert sorted(point.batch for point, _ in found) == [1, 1, 2, 4, 8]
-    assert [point.batch for point, _ in found[:3]] == [2, 4, 8]
-    processes = [{process for point, process in found if (point.batch > 1) is rest} for rest in (False, True)]
-    assert [len(own) for own in processes] == [1, 1]
-    assert processes[0] != processes[1]
+def test_a_process_that_is_free_takes_what_stands_in_another_line(tmp_path: Path) -> None:
+    """One process waits at its first point until the other one has gone through all others."""
+    found = list(of_points(partial(_process, tmp_path), small_points(1, 2, 4, 16, 8, 32), None, 2))
+    batches = [point.batch for point, _ in found]
+    assert sorted(batches) == [1, 2, 4, 8, 16, 32]
+    assert batches[:3] == [8, 16, 32]
+    processes = {point.batch: process for point, process in found}
+    assert processes[8] == processes[16] == processes[32] == processes[4] != processes[1]
 
 
 @pytest.mark.usefixtures("untimed_tiles")

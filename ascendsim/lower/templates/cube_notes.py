@@ -13,6 +13,7 @@ from itertools import product as product_of
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, Format, align, c0, ceil_div
+from ascendsim.core.records import quickly_made
 from ascendsim.isa.instructions import Affine, Buffer
 from ascendsim.isa.notes import Frame, Item, Note, Row
 from ascendsim.lower.templates import conv as unfold
@@ -29,6 +30,7 @@ AXES = ("batch", "image", "m", "n")
 _FLOATS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32)
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Where:
     """Indices of the tile that is being computed: batch, image, first row and column."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product as combinations
 
 from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES
+from ascendsim.core.records import quickly_made
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Operand, Scalar
 from ascendsim.isa.notes import Origin
 from ascendsim.isa.program import BlockGroup, CoreKind, TaskKind
@@ -140,6 +141,7 @@ def share_origins(axes: Sequence[tuple[str, int, int]]) -> Iterator[tuple[Origin
         yield tuple(combinations(*combination))
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Tile:
     """A strided piece of a region: `bursts` pieces of `burst_bytes`, `stride` bytes apart (of a single

@@ -20,6 +20,7 @@ from heapq import nsmallest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
+from ascendsim.core.records import quickly_made
 from ascendsim.lower.templates.compiled_search import share_search
 from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.least import least_cycles
@@ -40,6 +41,7 @@ L0_BYTES = 64 << 10
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True)
 class Tiling:
     """A way to run a product.
