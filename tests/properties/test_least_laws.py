@@ -27,11 +27,11 @@ CORE = ("per_block", "l1_to_l0a", "l1_to_l0b", "out", "vector")
 def some() -> tuple[tuple[Product, Rates, Tiling], ...]:
     """Tilings of random products on whole chips, of each some that lie apart in the order of the search."""
     random, found = Random(3), list[tuple[Product, Rates, Tiling]]()
-    for number in range(16):
+    for number in range(32):
         soc = load(CHIPS[number % len(CHIPS)])
         work = matmul(random, soc, 700) if number % 8 < 4 else convolution(random)
         product, rates = product_of(work, soc), rates_of(soc, "float16")
-        every = islice(candidates(product, rates, 1), 0, 600, 11)
+        every = islice(candidates(product, rates, 1), 0, 600, 2)
         found += [(product, rates, tiling) for tiling in every]
     return tuple(found)
 

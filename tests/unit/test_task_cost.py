@@ -69,7 +69,7 @@ def test_bytes_take_the_rate_of_where_they_lie() -> None:
     near, far = price(busy(10, moved=45_600_000))
     assert far == pytest.approx(1000)  # 45.6 GB/s, reads and writes on one bus
     assert near == pytest.approx(45_600_000 / rates.l2 * 1e6)
-    assert rates.l2 == pytest.approx(2 * 680e6 * (36.2 + 36.2))
+    assert rates.l2 == pytest.approx(2 * 680e6 * (37.8 + 37.8))
     # computing takes longer than either
     assert price(busy(6_800_000, moved=42_000)) == pytest.approx((10_000, 10_000))
 

@@ -33,7 +33,7 @@ def test_every_row_is_run_or_has_a_reason(file: str) -> None:
     assert sorted(lines) == list(range(2, 2 + len(published)))
     assert all(item.reason for item in left)
     assert all(entry["source"] for entry in published)
-    assert sum(row.file == file for row in rows) > 200
+    assert sum(row.file == file for row in rows) > (100 if "convolutions" in file else 200)
 
 
 def test_a_third_of_the_rows_is_set_aside_and_equal_operators_together() -> None:
@@ -142,7 +142,7 @@ def test_convolutions_of_steps_have_the_published_window(op_type: str) -> None:
 
 
 def test_chips_are_in_the_table() -> None:
-    assert set(CHIPS) == {"910A", "910B", "910B4", "910B-30", "910B2"}
+    assert set(CHIPS) == {"910A", "910B", "910B4", "910B-30", "910B2", "310"}
     assert all(soc.load(name).vector_units > 1 for name in CHIPS.values())
     assert soc.load(CHIPS["910B-30"]).ai_cores == 30
 

@@ -101,9 +101,14 @@ def refusal(
             return f"{tensor.name!r} has no memory of its own"
     inside = set(nodes)
     for tensor in taken:
-        if any(user in inside and user.op_type == "StridedWrite" for user in tensor.consumers):
+        if any(user in inside and _holds_inputs(user, no_task) for user in tensor.consumers):
             return f"{tensor.name!r} lies in the memory of another tensor already"
     return None
+
+
+def _holds_inputs(node: Node, no_task: Collection[str]) -> bool:
+    """Whether what a node reads lies in the memory of its result."""
+    return node.op_type == "StridedWrite" or (node.op_type == "Concat" and node.name in no_task)
 
 
 def cut_blocks(graph: Graph, axis: BatchAxis, blocks: Sequence[BatchBlock]) -> None:
