@@ -102,7 +102,18 @@ class BatchSearch:
             batch: {name: region.bytes for name, region in program.memory.regions.items()}
             for batch, program in programs.items()
         }
+        self._aligned = {
+            batch: {name: align(size, self._page) for name, size in sizes.items()}
+            for batch, sizes in self._sizes.items()
+        }
         self._tensors = _tensors(units, programs[self._whole])
+        weights = {name for name, tensor in self._tensors.items() if tensor.weight}
+        self._weights = {
+            batch: [
+                frozenset([name for cost in unit for name in cost.moved if name in weights]) for unit in costs
+            ]
+            for batch, costs in self._costs.items()
+        }
         between = {name: tensor for name, tensor in self._tensors.items() if tensor.between}
         places = range(self._count)
         self._made = [[name for name, tensor in between.items() if tensor.made == unit] for unit in places]
@@ -163,11 +174,8 @@ class BatchSearch:
 
     def _weights_that_stay(self, first: int, end: int, batch: int, room: int) -> frozenset[str]:
         """Weights of a run if all of them fit beside its tensors."""
-        moved = {
-            name for unit in range(first, end) for cost in self._costs[batch][unit] for name in cost.moved
-        }
-        weights = frozenset(name for name in moved if name in self._tensors and self._tensors[name].weight)
-        bytes = sum(align(self._sizes[batch][name], self._page) for name in weights)
+        weights = frozenset().union(*self._weights[batch][first:end])
+        bytes = sum([self._aligned[batch][name] for name in weights])
         return weights if bytes <= room and len(weights) <= PIECES // 2 else frozenset()
 
     def _placed(self, first: int, end: int, batch: int) -> tuple[set[str], int]:
@@ -176,23 +184,23 @@ class BatchSearch:
         """
         near: set[str] = set()
         used = most = count = full = 0
-        small, whole = self._sizes[batch], self._sizes[self._whole]
+        small, whole = self._aligned[batch], self._aligned[self._whole]
         border = list(self._alive[first])
         for unit in range(first, end):
             for name in self._made[unit]:
                 if self._tensors[name].last >= end:
                     border.append(name)
                     continue
-                size = align(small[name], self._page)
+                size = small[name]
                 if used + size <= self._capacity and count < PIECES:
                     near.add(name)
                     used, count = used + size, count + 1
             most, full = max(most, used), max(full, count)
             for name in self._ended[unit]:
                 if name in near:
-                    used, count = used - align(small[name], self._page), count - 1
+                    used, count = used - small[name], count - 1
         for name in border:  # they live through all passes
-            size = align(whole[name], self._page)
+            size = whole[name]
             if most + size <= self._capacity and full < PIECES:
                 near.add(name)
                 most, full = most + size, full + 1

@@ -112,14 +112,20 @@ def _walk(rows: Rows, arrays: Sequence[Ints], links: Links) -> bool:
     while (status := kernels.walk(*(*arrays, keys, rates))) == kernels.RATES:
         if 2 * known > len(keys):
             keys, rates = _grown(keys, rates)
-        active = [int(flow) for flow in np.flatnonzero(flows[:, kernels.ON] == kernels.NOW_ON)]
-        classes = [rows.classes[int(flows[flow, kernels.CLASS_OF]) - 1] for flow in active]
-        found = links.rates(tuple(classes))
+        # a few rows, which plain lists hold better than small arrays
+        active = [
+            (flow, own[kernels.CLASS_OF])
+            for flow, own in enumerate(flows.tolist())
+            if own[kernels.ON] == kernels.NOW_ON
+        ]
+        found = links.rates(tuple([rows.classes[kind - 1] for _, kind in active]))
         if max(found) >= kernels.FAR:
             return False
-        row = _free_row(keys, int(clock[kernels.SET_KEY]))
-        keys[row] = clock[kernels.SET_KEY]
-        rates[row, active] = found
+        key = int(clock[kernels.SET_KEY])
+        row = _free_row(keys, key)
+        keys[row] = key
+        for (flow, _), rate in zip(active, found, strict=True):
+            rates[row, flow] = rate
         known += 1
     return bool(status == kernels.DONE)
 

@@ -337,6 +337,11 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2, grain: int = 
     >>> tile_sizes(784, 64), tile_sizes(784, 20, grain=32)
     ([784, 400, 272, 208, 160, 112, 64, 32], [288, 224, 160, 128, 64, 32])
     """
+    return list(_tile_sizes(elements, most_blocks, smallest, grain))
+
+
+@lru_cache(maxsize=8192)
+def _tile_sizes(elements: int, most_blocks: int, smallest: int, grain: int) -> tuple[int, ...]:
     blocks, each = ceil_div(elements, grain), grain // FRACTAL_ROWS
     sizes: dict[int, None] = {}
     for limit in (64, 32, 24, 16, 12, 8, 4, 2, 1):
@@ -344,7 +349,7 @@ def tile_sizes(elements: int, most_blocks: int, smallest: int = 2, grain: int = 
         sizes[min(elements, tile * grain)] = None
     blocks *= each
     useful = [size for size in sizes if size >= min(elements, min(blocks, smallest) * FRACTAL_ROWS)]
-    return useful or list(sizes)
+    return tuple(useful or sizes)
 
 
 def equal_sizes(elements: int, most_blocks: int, smallest: int, grain: int = FRACTAL_ROWS) -> list[int]:
