@@ -48,6 +48,7 @@ class MoveWork:
         pieces: Images, filters and the like of which a core takes whole ones, all the same number; 0 = a core
             takes any part, and there are as many as are worth while.
         most_cores: Over which they are dealt out; 0 = all.
+        blocks: See `VectorWork`; with equally many bytes of the first copy each.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -63,3 +64,4 @@ class MoveWork:
     code_at_hand: bool = False
     pieces: int = 0
     most_cores: int = 0
+    blocks: int = 0

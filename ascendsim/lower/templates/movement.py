@@ -33,6 +33,7 @@ from ascendsim.lower.templates.stage import (
     work_out_tiling,
 )
 from ascendsim.lower.templates.steps import Expansion, emit_steps
+from ascendsim.lower.templates.turns import share_of_blocks, turns
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
@@ -52,7 +53,9 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
     shares = [
-        _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
+        share_of_blocks(copy.bytes or copy.written, work.blocks, soc)
+        if work.blocks
+        else _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
         if work.pieces
         else _share(copy, _parts(copy, steps, work.in_turn, soc))
         for copy in copies
@@ -210,10 +213,13 @@ class MoveWriter:
         source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
         for number, (copy, amount) in enumerate(amounts):
-            for piece in pieces(amount, min(tile, amount)) if amount else ():
-                with b.loop("t", piece.trips) as i:
-                    notes = MoveNotes(copy, number, bool(self.steps), piece.at(i), piece.size)
-                    self._tile(copy, piece.at(i), piece.size, source, target, notes)
+            each = ceil_div(copy.bytes or copy.written, self.work.blocks) if self.work.blocks else amount
+            for first, size in turns(b, source, amount, each) if amount else ():
+                for piece in pieces(size, min(tile, size)):
+                    with b.loop("t", piece.trips) as i:
+                        at = plus(first, piece.at(i))
+                        notes = MoveNotes(copy, number, bool(self.steps), at, piece.size)
+                        self._tile(copy, at, piece.size, source, target, notes)
         return b.build()
 
     def _tile(

@@ -44,6 +44,7 @@ def space_of(work: VectorWork) -> Space:
     if (
         work.maps is None
         and work.windows is None
+        and not work.blocks
         and work.reduces == "none"
         and all(stream.over in ("all", "one") for stream in streams)
     ):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div, storage_shape
 from ascendsim.graph.ir import Tensor
 from ascendsim.opset.work import (
     Copy,
@@ -35,6 +35,7 @@ SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and is
 # GatherElements along the last axis, which the scalar unit does element by element, on 48 cores of 910B2:
 # 343 us for 522,753 elements, 666 us for 1,040,892. Two loads from UB that depend on each other, and a store.
 SCALAR_CYCLES_PER_ELEMENT = 57
+_TURNED_BYTES = 247 * 1024  # UB of the first generation, 248 KiB, less 1 KiB (opp, impl/transpose_d.py)
 LANES = 16  # rows that vnchwconv turns at once
 DUPLICATE = "vectordup"
 MOVE = "vadds"  # copy inside UB: add zero
@@ -289,8 +290,35 @@ def transpose_work(
             steps = (turn, turn)
         else:
             steps = repacking(sizes[-1] * itemsize, source.dtype)
+    blocks = 0
+    if ctx.map_blocks and not steps and order != sorted(order):  # UB holds a block of the result
+        blocks = turning_blocks([shape[axis] for axis in permutation], itemsize)
+        read, write = sizes[-1] * itemsize, math.prod(shape) * itemsize // blocks
     copies = (Copy(source, target, math.prod(shape) * itemsize, read, write),)
-    return MoveWork(copies, steps, own_tiling=ctx.open_shapes)
+    return MoveWork(copies, steps, own_tiling=ctx.open_shapes, blocks=blocks, one_buffer=blocks > 0)
+
+
+def turning_blocks(made: Sequence[int], itemsize: int) -> int:
+    """Blocks in which TransposeD and ConfusionTransposeD are started where the last axis stays: each turns
+    as many places of one axis as UB holds, if they divide it, and all there is along the axes behind it;
+    whatever the number of cores (opp, impl/transpose_d.py).
+
+    Args:
+        made: Shape of the result.
+        itemsize: Bytes of an element.
+
+    >>> turning_blocks((64, 12, 50, 64), 2), turning_blocks((64, 7, 7, 3, 32, 32), 2)
+    (32, 448)
+    """
+    behind = itemsize
+    for axis in reversed(range(len(made))):
+        if behind * made[axis] <= _TURNED_BYTES:
+            behind *= made[axis]
+            continue
+        most = _TURNED_BYTES // behind
+        places = next((n for n in range(most - 1, 0, -1) if made[axis] % n == 0), 1)
+        return math.prod(made[:axis]) * ceil_div(made[axis], places)
+    return min(2, max(made))
 
 
 def turned_copy(ref: Ref) -> Ref:
