@@ -79,7 +79,7 @@ class LowerContext:
             kernels.selects_by_repeat,
             kernels.spreads_channels,
             kernels.map_blocks,
-            kernels.register_moves,
+            kernels.register_move_cycles > 0,
         )
 
     @property

@@ -267,7 +267,7 @@ class VectorWork:
             functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
             each piece of memory that a clearing kernel takes ("pieces").
         blocks: In how many blocks the kernel is started, each with equally many whole rows; more than there
-            are cores run in turns. 0 = as `cores` says.
+            are cores run in turns, if nothing is reduced. 0 = as `cores` says.
         search: What is searched, where the kernel of split cores goes by it.
         pads_rows: Whether rows come and go one by one, each to blocks of its own in UB (DataCopyPad).
         overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has

@@ -230,7 +230,9 @@ class KernelSpec:
     rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
     sums_in_turn: bool  # so do those that add up or compare the elements of a row
     map_blocks: bool  # poolings that keep positions, and transposes, start a block for each map or image or so
-    register_moves: bool  # what fills no blocks of 32 B goes number by number through a register
+    # scalar unit, for a number from one place in UB to another through a register, where kernels take what
+    # fills no blocks of 32 B number by number; 0 = they do not
+    register_move_cycles: float
     spreads_channels: bool  # batch normalisation in training spreads what a channel has over its map first
     softmax_pads_fractals: (
         bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there
