@@ -23,7 +23,7 @@ class LowerContext:
             for granted.
         gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
             select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn, transdata_by_images,
-            transdata_filter_cycles, selects_by_repeat, spreads_channels, map_blocks, register_moves: How
+            transdata_filter_cycles, selects_by_repeat, spreads_channels, map_blocks, register_move_cycles: How
             CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
@@ -48,7 +48,7 @@ class LowerContext:
     selects_by_repeat: bool = False
     spreads_channels: bool = False
     map_blocks: bool = False
-    register_moves: bool = False
+    register_move_cycles: float = 0.0
 
     @classmethod
     def of(
@@ -79,8 +79,13 @@ class LowerContext:
             kernels.selects_by_repeat,
             kernels.spreads_channels,
             kernels.map_blocks,
-            kernels.register_move_cycles > 0,
+            kernels.register_move_cycles,
         )
+
+    @property
+    def register_moves(self) -> bool:
+        """Whether kernels take what fills no blocks of 32 B number by number."""
+        return self.register_move_cycles > 0
 
     @property
     def open_shapes(self) -> bool:

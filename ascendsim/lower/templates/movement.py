@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores
+from ascendsim.lower.templates.single_moves import single_bursts
 from ascendsim.lower.templates.stage import (
     Stage,
     Tile,
@@ -238,18 +239,17 @@ class MoveWriter:
                     cycles = min(cycles, ceil_div(self.work.scalar_per_burst * size, copy.read_burst))
                 b.emit(Scalar(cycles, "addresses"))
             into = b.target(source, tile.bytes)
-            b.emit(
-                Move(
-                    Pipe.MTE2,
-                    into,
-                    tile.operand,
-                    tile.bursts,
-                    tile.burst_bytes,
-                    src_stride=tile.stride,
-                    aligned=tile.aligned,
-                    effect=b.note(notes.bring),
-                )
+            move = Move(
+                Pipe.MTE2,
+                into,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+                effect=b.note(notes.bring),
             )
+            single_bursts(b, move) if self.work.singly == "read" else b.emit(move)
         b.commit(source)
         b.receive(source)
         last = source
@@ -268,18 +268,17 @@ class MoveWriter:
             last = target
         tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
         held = b.source(last, tile.bytes)
-        b.emit(
-            Move(
-                Pipe.MTE3,
-                tile.operand,
-                held,
-                tile.bursts,
-                tile.burst_bytes,
-                dst_stride=tile.stride,
-                aligned=tile.aligned,
-                effect=b.note(notes.store),
-            )
+        move = Move(
+            Pipe.MTE3,
+            tile.operand,
+            held,
+            tile.bursts,
+            tile.burst_bytes,
+            dst_stride=tile.stride,
+            aligned=tile.aligned,
+            effect=b.note(notes.store),
         )
+        single_bursts(b, replace(move, atomic="add")) if self.work.singly == "added" else b.emit(move)
         b.release(last)
 
     def _bring_whole(self, ref: Ref, name: str) -> None:
