@@ -225,7 +225,7 @@ def _lower_max(node: Node, context: LowerContext) -> Work:
     if blocks:
         unfolding = replace(moving(inside), count=_UNFOLDING * taps(axes))
         bits = [Step(op, DType.INT16, "row", taps(axes)) for op in ("vnot", "vor", "vand")]
-        steps = (unfolding, *steps, *bits)
+        steps = (unfolding, *(replace(step, run=0) for step in steps), *bits)  # taps lie one after the other
     return VectorWork(
         rows,
         lanes,
