@@ -67,6 +67,8 @@ class TurnWriter(VectorWriter):
     def _choose_tile(self) -> None:
         super()._choose_tile()
         each = self._each_block()
+        if self.work.in_turn:
+            self.tile_rows = 1
         self.tile_rows = ceil_div(each, ceil_div(each, self.tile_rows))
 
     def _each_block(self) -> int:

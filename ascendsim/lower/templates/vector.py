@@ -63,7 +63,7 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         writer = MapWriter
     if work.search is not None:
         writer = SearchWriter
-    if work.blocks > soc.vector_units and work.reduces == "none":
+    if work.reduces == "none" and work.blocks > (0 if work.in_turn else soc.vector_units):
         writer = TurnWriter
     if work.windows is not None:
         writer = partial(WindowWriter, share=share_rows)

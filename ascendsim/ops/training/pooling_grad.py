@@ -45,6 +45,7 @@ from ascendsim.ops.shared.common import (
 )
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.ops.shared.windows import Axis, outputs, taps, window_links
+from ascendsim.ops.training.close_windows import are_close, tap_by_tap
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, UNREAD, AxisMap, Label, Link, by_labels, rank_of, shape_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -298,6 +299,8 @@ def _lower_max_grad(node: Node, context: LowerContext) -> Work:
     inside = computing_type(gradient.element_type, context)
     _, lanes = rows_and_lanes(gradient)
     blocks = _blocks(gradient, context)
+    if blocks and are_close(axes):
+        return tap_by_tap(node, context, gradient, axes, inside, blocks)
     first = Step("vsel", inside, count=taps(axes), run=_run(axes, lanes))
     if blocks:  # a repeat waits for its mask
         chosen = select_by_bits(inside, context)
