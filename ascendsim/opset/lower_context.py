@@ -23,8 +23,8 @@ class LowerContext:
             for granted.
         gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
             select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn, transdata_by_images,
-            transdata_filter_cycles, selects_by_repeat, spreads_channels, map_blocks, register_move_cycles: How
-            CANN's kernels for the chip do it (`soc.KernelSpec`).
+            transdata_filter_cycles, selects_by_repeat, spreads_channels, map_blocks, register_move_cycles:
+            How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """

@@ -256,8 +256,8 @@ class VectorWork:
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
-        in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next; with
-            `blocks`, whether it has one row at a time in UB.
+        in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next;
+            with `blocks`, whether it has one row at a time in UB.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
         code_at_hand: Whether such a kernel runs so often between others that the cores have its code.

@@ -204,7 +204,9 @@ def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpe
     if source.format is Format.ND and source.bytes // space.rows % BLOCK_BYTES:
         made = work.outputs[0].ref.dtype.itemsize
         if soc.kernels.register_move_cycles and made < ADDED_BYTES:
-            return space.rows, min(space.cols, max(BLOCK_BYTES // made, ceil_div(space.cols, soc.vector_units)))
+            return space.rows, min(
+                space.cols, max(BLOCK_BYTES // made, ceil_div(space.cols, soc.vector_units))
+            )
         if not soc.split_cores:
             wanted = max(1, space.rows * space.cols // ELEMENTS_TO_ADD)
             rows = ceil_div(space.rows, min(wanted, soc.vector_units, PROFILED_CORES[False]))

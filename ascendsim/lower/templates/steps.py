@@ -20,7 +20,6 @@ from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.opset.steps import REGISTER, SCALAR, Step
 from ascendsim.soc.spec import SocSpec
 
-
 # One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two
 # to float32's 24.
 _NEWTON = ("vmul", "vmuls", "vadds", "vmul")
@@ -180,11 +179,7 @@ def emit_steps(
             continue
         if number == 0 or steps[number - 1].op not in _WALKS:
             b.order(Pipe.V, Pipe.S, "scalar")
-        each = (
-            b.soc.issue.scalar_element_cycles
-            if step.op == SCALAR
-            else b.soc.kernels.register_move_cycles
-        )
+        each = b.soc.issue.scalar_element_cycles if step.op == SCALAR else b.soc.kernels.register_move_cycles
         cycles = round(elements * calls * step.count * each)
         b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
         if number == len(steps) - 1 or steps[number + 1].op not in _WALKS:

@@ -39,8 +39,8 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
 from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, Precision
-from ascendsim.opset.structure import along, along_axes
 from ascendsim.opset.steps import SCALAR
+from ascendsim.opset.structure import along, along_axes
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 
