@@ -23,8 +23,8 @@ class LowerContext:
             for granted.
         gelu_two_exponents, sigmoid_polynomial, sigmoid_divides, softmax_multiplies, transpose_packs_lines,
             select_sets_mask, transdata_in_turn, rows_in_turn, sums_in_turn, transdata_by_images,
-            transdata_filter_cycles, selects_by_repeat, spreads_channels: How CANN's kernels for the chip do
-            it (`soc.KernelSpec`).
+            transdata_filter_cycles, selects_by_repeat, spreads_channels, map_blocks, register_move_cycles:
+            How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
     """
@@ -47,6 +47,8 @@ class LowerContext:
     transdata_filter_cycles: float = 0.0
     selects_by_repeat: bool = False
     spreads_channels: bool = False
+    map_blocks: bool = False
+    register_move_cycles: float = 0.0
 
     @classmethod
     def of(
@@ -76,7 +78,14 @@ class LowerContext:
             kernels.transdata_filter_cycles,
             kernels.selects_by_repeat,
             kernels.spreads_channels,
+            kernels.map_blocks,
+            kernels.register_move_cycles,
         )
+
+    @property
+    def register_moves(self) -> bool:
+        """Whether kernels take what fills no blocks of 32 B number by number."""
+        return self.register_move_cycles > 0
 
     @property
     def open_shapes(self) -> bool:

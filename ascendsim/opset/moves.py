@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ascendsim.opset.refs import Ref
 from ascendsim.opset.steps import Step
@@ -48,6 +49,9 @@ class MoveWork:
         pieces: Images, filters and the like of which a core takes whole ones, all the same number; 0 = a core
             takes any part, and there are as many as are worth while.
         most_cores: Over which they are dealt out; 0 = all.
+        singly: Whether pieces of the source come by a DMA instruction each ("read"), or those of the target
+            go by one and are added to what lies there ("added").
+        blocks: See `VectorWork`; with equally many bytes of the first copy each.
         one_by_one: Every element comes and goes by a DMA instruction of its own, on one core, without a
             second buffer; there are no steps then.
     """
@@ -63,3 +67,5 @@ class MoveWork:
     code_at_hand: bool = False
     pieces: int = 0
     most_cores: int = 0
+    blocks: int = 0
+    singly: Literal["", "read", "added"] = ""

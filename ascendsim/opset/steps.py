@@ -7,6 +7,8 @@ from typing import Literal
 
 from ascendsim.core.dtypes import DType
 
+# pseudo-intrinsics: the scalar unit walks over the elements, or moves them one by one through a register
+SCALAR, REGISTER = "scalar", "register"
 Over = Literal["all", "row", "col", "one"]
 
 

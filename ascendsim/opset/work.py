@@ -256,7 +256,8 @@ class VectorWork:
         planes: Whether rows are added up plane by plane (a plane = all positions of one channel block), each
             tile on its own in UB.
         maps: How rows and columns are feature maps, where the kernel goes by them.
-        in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next.
+        in_turn: Whether the kernel that reduces rows does all its steps on one before it begins the next;
+            with `blocks`, whether it has one row at a time in UB.
         own_tiling: Whether the kernel is one for open shapes (`LowerContext.open_shapes`), where the chip has
             such: it works out its tiling on the core.
         code_at_hand: Whether such a kernel runs so often between others that the cores have its code.
@@ -266,6 +267,8 @@ class VectorWork:
             there are rows, or lines of 512 B in rows that nothing needs whole ("shares": so do the tiling
             functions of kernels in Ascend C); all, also those that have nothing to do ("all"); or one for
             each piece of memory that a clearing kernel takes ("pieces").
+        blocks: In how many blocks the kernel is started, each with equally many whole rows; more than there
+            are cores run in turns, if nothing is reduced. 0 = as `cores` says.
         search: What is searched, where the kernel of split cores goes by it.
         pads_rows: Whether rows come and go one by one, each to blocks of its own in UB (DataCopyPad).
         overlaps: Whether the next tile comes and the last one leaves while one is worked on: each stream has
@@ -290,6 +293,7 @@ class VectorWork:
     code_at_hand: bool = False
     long_code: bool = False
     cores: Literal["worthwhile", "shares", "all", "pieces"] = "worthwhile"
+    blocks: int = 0
     search: Search | None = None
     pads_rows: bool = False
     overlaps: bool = True

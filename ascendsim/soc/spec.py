@@ -228,6 +228,10 @@ class KernelSpec:
     softmax_multiplies: bool  # rows times the reciprocal of their sum in every format; else only in fractals
     rows_in_turn: bool  # kernels that normalise rows go through them one by one; else instructions take all
     sums_in_turn: bool  # so do those that add up or compare the elements of a row
+    map_blocks: bool  # poolings that keep positions, and transposes, start a block for each map or so
+    # scalar unit, for a number from one place in UB to another through a register, where kernels take what
+    # fills no blocks of 32 B number by number; 0 = they do not
+    register_move_cycles: float
     spreads_channels: bool  # batch normalisation in training spreads what a channel has over its map first
     softmax_pads_fractals: (
         bool  # Softmax works in FRACTAL_NZ where rows end inside a fractal; else row-major there

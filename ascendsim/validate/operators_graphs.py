@@ -209,6 +209,23 @@ def _max_pool(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(*pooled)
 
 
+def _max_pool_with_bits(row: OperatorRow, bench: Bench) -> OneOperator:
+    """The same with a bit for each tap of each window, as steps have it."""
+    source, target = logical(row.inputs[0]), logical(row.outputs[0])
+    kernel = 2 if source[2] == 2 * target[2] and row.outputs[1].shape[2] == 4 else 3
+    short = max(0, 2 * (target[2] - 1) + kernel - source[2])
+    pooled = bench.builder.ops(
+        "MaxPoolWithArgmax",
+        bench.made(source, row.inputs[0].dtype),
+        outputs=2,
+        domain="ascend",
+        kernel_shape=(kernel, kernel),
+        strides=(2, 2),
+        pads=(0, 0, short, short),
+    )
+    return bench.finish(*pooled)
+
+
 def _one_hot(row: OperatorRow, bench: Bench) -> OneOperator:
     values = bench.builder.constant([0.0, 1.0])
     return bench.finish(
@@ -285,7 +302,8 @@ _BUILDERS: dict[str, _Builder] = {
     **dict.fromkeys(("ReduceMean", "ReduceMeanD"), _reduce("ReduceMean")),
     "SquareSumV1": _reduce("ReduceSumSquare"),
     "ApplyMomentumD": _momentum,
-    **dict.fromkeys(("MaxPoolWithArgmax", "MaxPoolWithArgmaxV1"), _max_pool),
+    "MaxPoolWithArgmax": _max_pool_with_bits,
+    "MaxPoolWithArgmaxV1": _max_pool,
     "Conv2D": convolution,
     **dict.fromkeys(("Conv2DBackpropInput", "Conv2DBackpropInputD"), convolution_gradient),
     **dict.fromkeys(("Conv2DBackpropFilter", "Conv2DBackpropFilterD"), filter_gradient),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
 from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores
+from ascendsim.lower.templates.single_moves import single_bursts
 from ascendsim.lower.templates.stage import (
     Stage,
     Tile,
@@ -33,6 +34,7 @@ from ascendsim.lower.templates.stage import (
     work_out_tiling,
 )
 from ascendsim.lower.templates.steps import Expansion, emit_steps
+from ascendsim.lower.templates.turns import share_of_blocks, turns
 from ascendsim.lower.templates.vector_writer import GOOD_TRANSFER_BYTES, TILES_TO_OVERLAP
 from ascendsim.opset.work import Copy, MoveWork, Ref, ScalarWork, Step
 from ascendsim.soc.spec import SocSpec
@@ -52,7 +54,9 @@ def lower_movement(work: MoveWork, soc: SocSpec, expansion: Expansion) -> Stage:
     steps = expansion.expand(work.steps)
     copies = [copy for copy in work.copies if copy.bytes or copy.written]
     shares = [
-        _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
+        share_of_blocks(copy.bytes or copy.written, work.blocks, soc)
+        if work.blocks
+        else _whole_pieces(copy, work.pieces, work.most_cores or soc.vector_units)
         if work.pieces
         else _share(copy, _parts(copy, steps, work.in_turn, soc))
         for copy in copies
@@ -210,10 +214,13 @@ class MoveWriter:
         source = b.ring("in", Pipe.MTE2, read_by, slots, (Buffer.UB, align(source_bytes, BLOCK_BYTES)))
         target = b.ring("out", Pipe.V, Pipe.MTE3, slots, (Buffer.UB, target_bytes)) if self.steps else None
         for number, (copy, amount) in enumerate(amounts):
-            for piece in pieces(amount, min(tile, amount)) if amount else ():
-                with b.loop("t", piece.trips) as i:
-                    notes = MoveNotes(copy, number, bool(self.steps), piece.at(i), piece.size)
-                    self._tile(copy, piece.at(i), piece.size, source, target, notes)
+            each = ceil_div(copy.bytes or copy.written, self.work.blocks) if self.work.blocks else amount
+            for first, size in turns(b, source, amount, each) if amount else ():
+                for piece in pieces(size, min(tile, size)):
+                    with b.loop("t", piece.trips) as i:
+                        at = plus(first, piece.at(i))
+                        notes = MoveNotes(copy, number, bool(self.steps), at, piece.size)
+                        self._tile(copy, at, piece.size, source, target, notes)
         return b.build()
 
     def _tile(
@@ -232,18 +239,17 @@ class MoveWriter:
                     cycles = min(cycles, ceil_div(self.work.scalar_per_burst * size, copy.read_burst))
                 b.emit(Scalar(cycles, "addresses"))
             into = b.target(source, tile.bytes)
-            b.emit(
-                Move(
-                    Pipe.MTE2,
-                    into,
-                    tile.operand,
-                    tile.bursts,
-                    tile.burst_bytes,
-                    src_stride=tile.stride,
-                    aligned=tile.aligned,
-                    effect=b.note(notes.bring),
-                )
+            move = Move(
+                Pipe.MTE2,
+                into,
+                tile.operand,
+                tile.bursts,
+                tile.burst_bytes,
+                src_stride=tile.stride,
+                aligned=tile.aligned,
+                effect=b.note(notes.bring),
             )
+            single_bursts(b, move) if self.work.singly == "read" else b.emit(move)
         b.commit(source)
         b.receive(source)
         last = source
@@ -262,18 +268,17 @@ class MoveWriter:
             last = target
         tile = self._gm(copy.dst, at, written, copy.write_burst, ratio)
         held = b.source(last, tile.bytes)
-        b.emit(
-            Move(
-                Pipe.MTE3,
-                tile.operand,
-                held,
-                tile.bursts,
-                tile.burst_bytes,
-                dst_stride=tile.stride,
-                aligned=tile.aligned,
-                effect=b.note(notes.store),
-            )
+        move = Move(
+            Pipe.MTE3,
+            tile.operand,
+            held,
+            tile.bursts,
+            tile.burst_bytes,
+            dst_stride=tile.stride,
+            aligned=tile.aligned,
+            effect=b.note(notes.store),
         )
+        single_bursts(b, replace(move, atomic="add")) if self.work.singly == "added" else b.emit(move)
         b.release(last)
 
     def _bring_whole(self, ref: Ref, name: str) -> None:

@@ -29,6 +29,7 @@ def added_up(steps: Sequence[Step], work: VectorWork, width: int, soc: SocSpec) 
         cycles == 1
         or not inner
         or inner[-1].op != "vadd"
+        or inner[-1].run  # which waits for the one before it anyway
         or ref.format in (Format.NC1HWC0, Format.FRACTAL_NZ)
     ):
         return inner

@@ -17,10 +17,8 @@ from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Operand, Pipe, Scalar, Vector
 from ascendsim.isa.program import CoreKind
 from ascendsim.lower.emit import BlockBuilder, Ring
-from ascendsim.opset.work import Step
+from ascendsim.opset.steps import REGISTER, SCALAR, Step
 from ascendsim.soc.spec import SocSpec
-
-SCALAR = "scalar"  # pseudo-intrinsic: the scalar unit walks over the elements
 
 # One Newton step for 1/b: r' = r * (2 - b * r). One step brings the table's 8 to 12 bits to float16's 11, two
 # to float32's 24.
@@ -53,6 +51,7 @@ REPLACEMENTS: dict[str, tuple[str, ...]] = {
     "vshl": ("vmuls",),
     "vshr": ("vmuls",),
 }
+_WALKS = frozenset({SCALAR, REGISTER})
 _WIDE = {
     DType.INT64: DType.INT32,
     DType.UINT64: DType.INT32,
@@ -100,7 +99,7 @@ class Expansion:
         return tuple(result)
 
     def _one(self, step: Step) -> tuple[Step, ...]:
-        if step.op == SCALAR or self.supports(step.op, step.dtype):
+        if step.op in _WALKS or self.supports(step.op, step.dtype):
             return (step,)
         if step.dtype in _WIDE:
             return self._one(replace(step, dtype=_WIDE[step.dtype], count=step.count * _WIDE_PARTS))
@@ -175,14 +174,15 @@ def emit_steps(
                 *sources[1:],
             )
         )
-        if step.op != SCALAR:
+        if step.op not in _WALKS:
             b.emit(Vector(step.op, step.dtype.value, elements, into, read, calls * step.count))
             continue
-        if number == 0 or steps[number - 1].op != SCALAR:
+        if number == 0 or steps[number - 1].op not in _WALKS:
             b.order(Pipe.V, Pipe.S, "scalar")
-        cycles = elements * calls * step.count * b.soc.issue.scalar_element_cycles
+        each = b.soc.issue.scalar_element_cycles if step.op == SCALAR else b.soc.kernels.register_move_cycles
+        cycles = round(elements * calls * step.count * each)
         b.emit(Scalar(cycles, "element by element", dsts=(into,), srcs=read))
-        if number == len(steps) - 1 or steps[number + 1].op != SCALAR:
+        if number == len(steps) - 1 or steps[number + 1].op not in _WALKS:
             b.order(Pipe.S, Pipe.V, "scalar")
 
 

@@ -16,7 +16,7 @@ from ascendsim.lower.templates.maps import MapWriter
 from ascendsim.lower.templates.planes import PlaneWriter
 from ascendsim.lower.templates.row_writer import RowWriter
 from ascendsim.lower.templates.searching import SearchWriter, searched_share
-from ascendsim.lower.templates.sharing import share_of, space_of
+from ascendsim.lower.templates.sharing import Space, share_of, space_of
 from ascendsim.lower.templates.stage import (
     Stage,
     fetch_code,
@@ -27,10 +27,11 @@ from ascendsim.lower.templates.stage import (
     work_out_tiling,
 )
 from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.turns import TurnWriter, share_of_blocks
 from ascendsim.lower.templates.vector_notes import AXES
 from ascendsim.lower.templates.vector_writer import VectorWriter
 from ascendsim.lower.templates.windows import WindowWriter
-from ascendsim.opset.work import VectorWork
+from ascendsim.opset.work import Step, VectorWork
 from ascendsim.soc.spec import SocSpec
 
 
@@ -54,11 +55,7 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         work = replace(work, maps=None)
     space = space_of(work)
     steps = expansion.expand(work.steps)
-    share_rows, share_cols = (
-        share_of(work, space, steps, soc)
-        if work.search is None
-        else searched_share(work.search, steps[-1], soc)
-    )
+    share_rows, share_cols = _share(work, space, steps, soc)
     writer: Callable[..., VectorWriter] = PlaneWriter if work.planes else VectorWriter
     if work.in_turn and work.reduces == "cols":
         writer = RowWriter
@@ -66,6 +63,8 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
         writer = MapWriter
     if work.search is not None:
         writer = SearchWriter
+    if work.reduces == "none" and work.blocks > (0 if work.in_turn else soc.vector_units):
+        writer = TurnWriter
     if work.windows is not None:
         writer = partial(WindowWriter, share=share_rows)
     groups = []
@@ -85,6 +84,15 @@ def _stage(work: VectorWork, soc: SocSpec, expansion: Expansion) -> Stage:
     if work.cores == "all" and idle > 0:
         groups.append(BlockGroup(expansion.builder(core).build(), idle))
     return Stage(tuple(groups), kind, sizes_of(*(stream.ref for stream in (*work.inputs, *work.outputs))))
+
+
+def _share(work: VectorWork, space: Space, steps: tuple[Step, ...], soc: SocSpec) -> tuple[int, int]:
+    """Rows and columns of one core's share."""
+    if work.search is not None:
+        return searched_share(work.search, steps[-1], soc)
+    if work.blocks:
+        return share_of_blocks(space.rows, work.blocks, soc), space.cols
+    return share_of(work, space, steps, soc)
 
 
 def in_parts(work: VectorWork, soc: SocSpec) -> VectorWork:

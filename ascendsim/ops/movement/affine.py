@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import (
     repacking,
@@ -34,8 +35,10 @@ from ascendsim.opset.work import (
     MoveWork,
     NoTask,
     Ref,
+    ScalarWork,
     Step,
     Work,
+    WorkChoice,
 )
 
 Wanted = Sequence["np.dtype[Any]"]
@@ -180,10 +183,16 @@ def _slice_lower(node: Node, ctx: LowerContext) -> Work:
         run *= target.shape[axis]
         if target.shape[axis] != source.shape[axis]:
             break
-    return MoveWork(
+    work = MoveWork(
         (Copy(source, target, target.bytes, run, target.bytes),),
         repacking(run, target.dtype) if run < target.bytes else (),
     )
+    columns = source.shape[:-1] == target.shape[:-1]
+    if not (ctx.register_moves and columns and run < BLOCK_BYTES):
+        return work
+    # whole rows come, and what is kept goes to its place through a register (opp, slice_d.py)
+    kept = ScalarWork(math.prod(target.shape), round(ctx.register_move_cycles), (source,), (target,))
+    return WorkChoice((kept, work))
 
 
 def _sliced_axes(node: Node, rank: int) -> tuple[int, ...] | None:

@@ -12,16 +12,27 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.graph.ir import Array, Dim, Node
-from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work
+from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work, filling, vector_dtype
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.shared.dims import known_ints, need_shape, unknown_shape, vector_length, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, Label, by_labels, rank_of
 from ascendsim.opset.definition import Compute
 from ascendsim.opset.facts import Facts, Kind, Precision, movement
+from ascendsim.opset.steps import REGISTER, Step
 from ascendsim.opset.structure import opaque, unread
-from ascendsim.opset.work import LowerContext, NoTask, Ref, ScalarWork, SequenceWork, VectorWork, Work
+from ascendsim.opset.work import (
+    LowerContext,
+    NoTask,
+    Ref,
+    ScalarWork,
+    SequenceWork,
+    Stream,
+    VectorWork,
+    Work,
+)
 
 Wanted = Sequence["np.dtype[Any]"]
 
@@ -132,14 +143,32 @@ def _one_hot(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arr
     return [np.where(np.expand_dims(indices, axis) == line, values[1], values[0])]
 
 
-def _one_hot_lower(node: Node, _ctx: LowerContext) -> Work:
+def _one_hot_lower(node: Node, ctx: LowerContext) -> Work:
     indices, target = Ref.of(node.required(0)), Ref.of(node.output)
     fill = fill_work(target)
     if not isinstance(fill, VectorWork):
         return fill
+    last = int(node.attr("axis", -1)) % len(target.shape) == len(target.shape) - 1
+    if ctx.register_moves and last and indices.shape:
+        return _hot_rows(node, indices, target, ctx)
     return SequenceWork(
         (fill, ScalarWork(max(1, math.prod(indices.shape)), SCALAR_CYCLES_PER_INDEX, (indices,), (target,)))
     )
+
+
+def _hot_rows(node: Node, indices: Ref, target: Ref, ctx: LowerContext) -> VectorWork:
+    """Rows of the value for "off", in each of which the scalar unit stores the other one: OneHotD of static
+    shapes, which takes as many cores as divide the first axis, if each has a block of 32 B to store (opp,
+    one_hot_d.py).
+    """
+    rows, depth = math.prod(indices.shape), target.shape[-1]
+    parts = next(n for n in range(ctx.cores, 0, -1) if indices.shape[0] % n == 0)
+    if target.bytes // parts < BLOCK_BYTES:
+        parts = 1
+    steps = (filling(target.dtype), Step(REGISTER, vector_dtype(target.dtype), "row"))
+    values = Ref.of(node.required(2))
+    inputs = (Stream(indices, "row"), Stream(values, "one"))
+    return VectorWork(rows, depth, steps, inputs, (Stream(target),), blocks=parts)
 
 
 def _window_infer(ctx: InferContext) -> None:

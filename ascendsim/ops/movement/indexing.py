@@ -78,7 +78,8 @@ def _gather_lower(node: Node, ctx: LowerContext) -> Work:
     axis = int(node.attr("axis", 0)) % len(source.shape)
     run = run_bytes(source.shape, axis + 1, source.dtype.itemsize)
     work = row_gather_work(source, target, target.bytes // run, run, (indices,), ctx)
-    return WorkChoice((work, on_ai_cpu(node))) if isinstance(work, ScalarWork) else work
+    either = isinstance(work, ScalarWork) and not ctx.register_moves
+    return WorkChoice((work, on_ai_cpu(node))) if either else work
 
 
 def need_indices_within(ctx: InferContext, source: Shape, indices: Shape | None) -> None:

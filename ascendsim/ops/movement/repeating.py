@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import BLOCK_BYTES, TRANSACTION_BYTES, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.shared.bursts import (
     DUPLICATE,
@@ -23,6 +25,7 @@ from ascendsim.ops.shared.dims import (
 )
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.facts import movement
+from ascendsim.opset.steps import REGISTER, SCALAR
 from ascendsim.opset.structure import along_axes, constant_ints, elementwise
 from ascendsim.opset.work import (
     Copy,
@@ -73,7 +76,7 @@ def _expand(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Arra
         ) from None
 
 
-def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
+def replicate_work(source: Ref, target: Ref, repeats: Sequence[int], ctx: LowerContext) -> Work:
     """Work of repeating `source` along axes: read once, repeated in UB where the innermost repeat is not a
     whole block run.
 
@@ -81,10 +84,14 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
         source: What is repeated.
         target: The result.
         repeats: Repeats of each axis of the result's rank.
+        ctx: The chip.
     """
     if target.bytes == 0:
         return NoTask()
     padded = (1,) * (len(repeats) - len(source.shape)) + source.shape
+    spread = math.prod(repeats[_behind(padded) :])
+    if ctx.register_moves and spread > 1 and math.prod(padded) > 1 and source.dtype.itemsize in (2, 4):
+        return _spread_numbers(source, target, spread, ctx)
     if target.bytes > MOST_GROWTH * source.bytes:
         split = split_broadcast(target.shape, [padded])
         fill = Step(DUPLICATE, vector_dtype(source.dtype), count=max(1, source.dtype.itemsize // 4))
@@ -98,16 +105,66 @@ def replicate_work(source: Ref, target: Ref, repeats: Sequence[int]) -> Work:
         steps = (Step(DUPLICATE, vector_dtype(source.dtype)),)
     elif repeated and run < target.bytes:
         steps = repacking(run, source.dtype)
+    # lines leave UB one by one, as often as they are repeated; shorter ones share transactions
+    alone = ctx.register_moves and repeated and not steps and run >= TRANSACTION_BYTES
+    written = run if alone else target.bytes
     return MoveWork(
-        (Copy(source, target, source.bytes, source.bytes, target.bytes, write_bytes=target.bytes),), steps
+        (Copy(source, target, source.bytes, source.bytes, written, write_bytes=target.bytes),), steps
     )
 
 
-def _expand_lower(node: Node, _ctx: LowerContext) -> Work:
+def _behind(shape: Shape) -> int:
+    """The first axis of those at the end that have one element.
+
+    >>> _behind((12, 1, 80)), _behind((12, 7, 1, 1)), _behind((1, 1))
+    (3, 2, 0)
+    """
+    return next((axis + 1 for axis in reversed(range(len(shape))) if shape[axis] != 1), 0)
+
+
+def _spread_numbers(source: Ref, target: Ref, spread: int, ctx: LowerContext) -> VectorWork:
+    """Each number of the source becomes a row, as TBE's kernels of static shapes do it (opp, tile_d.py, and
+    the schedule of TBE for broadcasts).
+
+    Rows of whole blocks of 32 B: the scalar unit reads a number and an instruction duplicates it. Rows that
+    end inside a block: the numbers go to registers first, as many as UB has, and an instruction with a mask
+    of its own writes the block that two rows share. Below a block: the scalar unit stores every number.
+    """
+    dtype, size = vector_dtype(source.dtype), spread * source.dtype.itemsize
+    rows = target.bytes // size
+    steps: tuple[Step, ...] = (Step(SCALAR, dtype, "row"), Step(DUPLICATE, dtype, run=spread, overruns=True))
+    if size < BLOCK_BYTES:
+        steps = (Step(SCALAR, dtype),)
+    elif size % BLOCK_BYTES:
+        steps = (Step(REGISTER, dtype, "row"), Step(DUPLICATE, dtype, run=spread, count=2, overruns=True))
+    inputs, outputs = (Stream(source, "row"),), (Stream(target),)
+    return VectorWork(rows, spread, steps, inputs, outputs, blocks=_shared(target.shape, rows, ctx.cores))
+
+
+def _shared(shape: Shape, rows: int, cores: int) -> int:
+    """Blocks that TBE's schedule for broadcasts starts: equal parts of the first axis, and of the next one
+    as well where cores are left.
+
+    >>> _shared((16, 2048, 7, 7), 16 * 2048, 30), _shared((32, 2048, 7, 7), 32 * 2048, 30)
+    (16, 16)
+    >>> _shared((12000, 39, 1), 12000, 30), _shared((4, 20, 64), 80, 30)
+    (30, 28)
+    """
+    blocks, left = 1, rows
+    for axis in shape:
+        if not isinstance(axis, int) or left == 1 or blocks * 2 > cores:
+            break
+        parts = min(axis, left, cores // blocks)
+        each = ceil_div(min(axis, left), parts)
+        blocks, left = blocks * ceil_div(min(axis, left), each), left // min(axis, left)
+    return blocks
+
+
+def _expand_lower(node: Node, ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     padded = (1,) * (len(target.shape) - len(source.shape)) + source.shape
     return replicate_work(
-        source, target, [new // old if old else 1 for new, old in zip(target.shape, padded, strict=True)]
+        source, target, [new // old if old else 1 for new, old in zip(target.shape, padded, strict=True)], ctx
     )
 
 
@@ -129,12 +186,13 @@ def _tile(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array
     return [np.tile(inputs[0], inputs[1])]
 
 
-def _tile_lower(node: Node, _ctx: LowerContext) -> Work:
+def _tile_lower(node: Node, ctx: LowerContext) -> Work:
     source, target = Ref.of(node.required(0)), Ref.of(node.output)
     return replicate_work(
         source,
         target,
         [new // old if old else 1 for new, old in zip(target.shape, source.shape, strict=True)],
+        ctx,
     )
 
 

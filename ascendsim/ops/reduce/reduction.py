@@ -225,7 +225,7 @@ def reduction_work(
             break
         run *= shape[axis]
     whole = run == (folded if last else kept)
-    gather = 0 if whole else run * dtype.itemsize
+    gather = 0 if whole or (context.sums_in_turn and not last) else run * dtype.itemsize
     planes = source.format is Format.NC1HWC0 and not last and folded == math.prod(source.static_shape[2:])
     halving = halves and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
@@ -244,6 +244,7 @@ def reduction_work(
         planes=planes,
         in_turn=context.sums_in_turn,
         own_tiling=open_shapes and context.open_shapes,
+        overlaps=last or planes or not context.sums_in_turn,
     )
 
 

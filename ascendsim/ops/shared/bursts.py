@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, storage_shape
+from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div, storage_shape
 from ascendsim.graph.ir import Tensor
 from ascendsim.opset.work import (
     Copy,
@@ -31,10 +32,15 @@ from ascendsim.opset.work import (
 
 # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
 TILE_BYTES = 64 * 1024
+_L1_BYTES = 1024 * 1024  # of the first generation
+# what a transfer of one or two blocks takes from its start to its end: from L1 as long as a vector
+# instruction (head and latency), from memory with the latency of L2 and most of that of DRAM; assumed
+_FROM_L1, _FROM_MEMORY = 26, 250
 SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and issue at 1-2 cycles each
 # GatherElements along the last axis, which the scalar unit does element by element, on 48 cores of 910B2:
 # 343 us for 522,753 elements, 666 us for 1,040,892. Two loads from UB that depend on each other, and a store.
 SCALAR_CYCLES_PER_ELEMENT = 57
+_TURNED_BYTES = 247 * 1024  # UB of the first generation, 248 KiB, less 1 KiB (opp, impl/transpose_d.py)
 LANES = 16  # rows that vnchwconv turns at once
 DUPLICATE = "vectordup"
 MOVE = "vadds"  # copy inside UB: add zero
@@ -289,13 +295,49 @@ def transpose_work(
             steps = (turn, turn)
         else:
             steps = repacking(sizes[-1] * itemsize, source.dtype)
+    blocks = 0
+    if ctx.map_blocks and not steps and order != sorted(order):  # UB holds a block of the result
+        blocks = turning_blocks([shape[axis] for axis in permutation], itemsize)
+        read, write = sizes[-1] * itemsize, math.prod(shape) * itemsize // blocks
     copies = (Copy(source, target, math.prod(shape) * itemsize, read, write),)
-    return MoveWork(copies, steps, own_tiling=ctx.open_shapes)
+    return MoveWork(copies, steps, own_tiling=ctx.open_shapes, blocks=blocks, one_buffer=blocks > 0)
+
+
+def turning_blocks(made: Sequence[int], itemsize: int) -> int:
+    """Blocks in which TransposeD and ConfusionTransposeD are started where the last axis stays: each turns
+    as many places of one axis as UB holds, if they divide it, and all there is along the axes behind it;
+    whatever the number of cores (opp, impl/transpose_d.py).
+
+    Args:
+        made: Shape of the result.
+        itemsize: Bytes of an element.
+
+    >>> turning_blocks((64, 12, 50, 64), 2), turning_blocks((64, 7, 7, 3, 32, 32), 2)
+    (32, 448)
+    """
+    behind = itemsize
+    for axis in reversed(range(len(made))):
+        if behind * made[axis] <= _TURNED_BYTES:
+            behind *= made[axis]
+            continue
+        most = _TURNED_BYTES // behind
+        places = next((n for n in range(most - 1, 0, -1) if made[axis] % n == 0), 1)
+        return math.prod(made[:axis]) * ceil_div(made[axis], places)
+    return min(2, max(made))
 
 
 def turned_copy(ref: Ref) -> Ref:
     """Scratch memory for a tensor with its axes in another order."""
     return replace(ref, region=workspace_of(ref.region))
+
+
+def _picking_cycles(source: Ref, run: int, ctx: LowerContext) -> float:
+    """Cycles of a piece below a block in GatherV2's kernel of static shapes (opp, gather_v2_d.py): its index
+    is read, and every number of it goes through a register. A table beyond half of UB lies in L1, one beyond
+    that in global memory; the blocks of a piece come from there first, and are waited for.
+    """
+    wait = 0 if source.bytes <= 2 * TILE_BYTES else _FROM_L1 if source.bytes < _L1_BYTES else _FROM_MEMORY
+    return SCALAR_CYCLES_PER_INDEX + wait + run / source.dtype.itemsize * ctx.register_move_cycles
 
 
 def row_gather_work(
@@ -325,8 +367,12 @@ def row_gather_work(
             repacking(run, source.dtype),
             scalar_per_burst=SCALAR_CYCLES_PER_INDEX,
             extra_inputs=indices,
+            singly="read" if ctx.register_moves else "",
         )
     picking = vector_dtype(source.dtype)
+    if ctx.register_moves:
+        cycles = round(_picking_cycles(source, run, ctx) * source.dtype.itemsize / run)
+        return ScalarWork(total // source.dtype.itemsize, cycles, (source, *indices), (target,))
     if not ctx.supports("vgather", picking):
         return ScalarWork(
             total // source.dtype.itemsize, SCALAR_CYCLES_PER_INDEX, (source, *indices), (target,)
@@ -337,7 +383,12 @@ def row_gather_work(
 
 
 def scattering(
-    updates: Ref, target: Ref, run: int, read: tuple[Ref, ...], steps: tuple[Step, ...] = ()
+    updates: Ref,
+    target: Ref,
+    run: int,
+    read: tuple[Ref, ...],
+    steps: tuple[Step, ...] = (),
+    singly: bool = False,
 ) -> MoveWork | ScalarWork:
     """Every piece of updates meets what lies at the place that an index says; the scalar unit takes pieces
     below a block.
@@ -348,8 +399,11 @@ def scattering(
         run: Bytes of a piece.
         read: What is read beside the updates, indices first.
         steps: How a piece meets what lies there; none if the transfer itself adds (atomic writes).
+        singly: Whether each piece leaves by an instruction of its own, which adds it.
     """
     if run < BLOCK_BYTES:
         elements = max(1, math.prod(updates.shape))
         return ScalarWork(elements, SCALAR_CYCLES_PER_INDEX, (updates, *read), (target,))
-    return MoveWork((Copy(updates, target, updates.bytes, run, run),), steps, SCALAR_CYCLES_PER_INDEX, read)
+    copy = Copy(updates, target, updates.bytes, updates.bytes if singly else run, run)
+    side: Literal["", "added"] = "added" if singly else ""
+    return MoveWork((copy,), steps, SCALAR_CYCLES_PER_INDEX, read, singly=side)

@@ -7,10 +7,11 @@ CANN. The sum is float64, with one rounding into the gradient's type.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from ascendsim.core.formats import Format
+from ascendsim.core.formats import BLOCK_BYTES, Format, ceil_div
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.normalise.normalisation_work import channel_split, summing_type
 from ascendsim.ops.shared.common import on_ai_cpu, runs_on_ai_core, walking_shape, with_numpy
@@ -55,6 +56,11 @@ def _lower(node: Node, context: LowerContext) -> Work:
     steps = [Step("vadd" if over == "col" else "vcadd", inside)]
     if inside is not data.element_type:
         steps = [Step("vconv", inside), *steps, Step("vconv", inside, over)]
+    ragged = data.format is Format.ND and over == "col" and cols * result.element_type.itemsize % BLOCK_BYTES
+    apart = context.register_moves and ragged and rows > 1 and result.element_type.itemsize == 2
+    if apart:  # a core has some columns, and an instruction with a mask takes what it has of a row
+        run = max(BLOCK_BYTES // 2, ceil_div(cols, context.cores))
+        steps = [replace(step, run=run) if step.over == "all" else step for step in steps]
     return VectorWork(
         rows,
         cols,
@@ -62,7 +68,7 @@ def _lower(node: Node, context: LowerContext) -> Work:
         (Stream(Ref.of(data)),),
         (Stream(Ref.of(result), over),),
         reduces="rows" if over == "col" else "cols",
-        overlaps=not (context.sums_in_turn and data.format is Format.FRACTAL_NZ),
+        overlaps=not (apart or (context.sums_in_turn and data.format is Format.FRACTAL_NZ)),
     )
 
 

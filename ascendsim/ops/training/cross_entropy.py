@@ -34,6 +34,7 @@ from ascendsim.ops.shared.common import (
     with_numpy,
 )
 from ascendsim.ops.shared.dims import may_equal, need_channels, need_shape
+from ascendsim.ops.training.dense_loss import loss_by_rows
 from ascendsim.ops.training.losses import factors_of, pick_work, picked, reduction_of
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, UNREAD, WHOLE, AxisMap, Label, by_labels, rank_of
@@ -266,6 +267,8 @@ def _dense_lower(node: Node, context: LowerContext) -> Work:
         return NoTask()
     if not scores.elements or not runs_on_ai_core(node):
         return on_ai_cpu(node, 10.0)
+    if context.register_moves:
+        return loss_by_rows(node, context)
     inside = computing_type(scores.element_type, context, wide=True)
     if not context.supports("vexp", inside):
         inside = DType.FLOAT16

@@ -62,14 +62,15 @@ def _in_range(node: Node, indices: Array, size: int) -> Array:
     return indices
 
 
-def _cleared_sum(node: Node, run: int) -> Work:
+def _cleared_sum(node: Node, run: int, context: LowerContext) -> Work:
     updates, indices, target = Ref.of(node.required(0)), Ref.of(node.required(1)), Ref.of(node.output)
     clear = fill_work(target)
     if not isinstance(clear, VectorWork) or not updates.bytes:
         return clear
     if not runs_on_ai_core(node, range(1, 3)):
         return on_ai_cpu(node)
-    return SequenceWork((clear, scattering(updates, target, run, (indices,))))
+    adding = scattering(updates, target, run, (indices,), singly=context.register_moves)
+    return SequenceWork((clear, adding))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -102,8 +103,9 @@ def _embedding(node: Node, grad: Array, indices: Array) -> Array:
     return sums_of_rows(rows, places, count)
 
 
-def _embedding_lower(node: Node, _context: LowerContext) -> Work:
-    return _cleared_sum(node, node.required(0).static_shape[-1] * node.required(0).element_type.itemsize)
+def _embedding_lower(node: Node, context: LowerContext) -> Work:
+    row = node.required(0).static_shape[-1] * node.required(0).element_type.itemsize
+    return _cleared_sum(node, row, context)
 
 
 def _embedding_links(node: Node) -> AxisMap:
@@ -138,10 +140,10 @@ def _segment_sum(node: Node, data: Array, ids: Array, count: Array) -> Array:
     return sums_of_rows(rows[keep], _in_range(node, places[keep], size), size)
 
 
-def _segment_lower(node: Node, _context: LowerContext) -> Work:
+def _segment_lower(node: Node, context: LowerContext) -> Work:
     data = node.required(0)
     depth = len(node.required(1).static_shape)
-    return _cleared_sum(node, run_bytes(data.static_shape, depth, data.element_type.itemsize))
+    return _cleared_sum(node, run_bytes(data.static_shape, depth, data.element_type.itemsize), context)
 
 
 def _segment_links(node: Node) -> AxisMap:

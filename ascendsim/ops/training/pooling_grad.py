@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import ceil_div
+from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.reduce.pooling import (
     over_windows,
@@ -33,10 +34,18 @@ from ascendsim.ops.reduce.pooling import (
     uneven,
     window_counts,
 )
-from ascendsim.ops.shared.bursts import DUPLICATE
-from ascendsim.ops.shared.common import computing_type, converted, on_ai_cpu, runs_on_ai_core, with_numpy
+from ascendsim.ops.shared.bursts import DUPLICATE, moving
+from ascendsim.ops.shared.common import (
+    computing_type,
+    converted,
+    on_ai_cpu,
+    runs_on_ai_core,
+    select_by_bits,
+    with_numpy,
+)
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.ops.shared.windows import Axis, outputs, taps, window_links
+from ascendsim.ops.training.close_windows import are_close, tap_by_tap
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, UNREAD, AxisMap, Label, Link, by_labels, rank_of, shape_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -198,7 +207,11 @@ def _run(axes: Sequence[Axis], lanes: int) -> int:
 
 def _lower_max(node: Node, context: LowerContext) -> Work:
     """A vmax a tap; then a comparison with the maximum a tap, whose bits go out once earlier ones are taken
-    out of them (three instructions on a sixteenth of the bytes, not counted).
+    out of them: three instructions on a sixteenth of the bytes, each of which waits for the one before.
+
+    Kernels that start a block for each map unfold the windows first, from L1 to UB, and have one buffer for
+    them: nothing else goes on meanwhile (opp, max_pool_with_argmax_resnet50.py). It is timed as a copy by the
+    vector unit at the rate of that way. Of other kernels neither is known, and they are left out.
     """
     source, result = node.required(0), node.output
     if result.elements == 0:
@@ -209,6 +222,11 @@ def _lower_max(node: Node, context: LowerContext) -> Work:
     inside = computing_type(source.element_type, context)
     rows, lanes = rows_and_lanes(result)
     steps = over_windows([Step("vmax", inside), Step("vcmpv", inside)], axes, lanes, positions=True)
+    blocks = _blocks(result, context)
+    if blocks:
+        unfolding = replace(moving(inside), count=_UNFOLDING * taps(axes))
+        bits = [Step(op, DType.INT16, "row", taps(axes)) for op in ("vnot", "vor", "vand")]
+        steps = (unfolding, *(replace(step, run=0) for step in steps), *bits)  # taps lie one after the other
     return VectorWork(
         rows,
         lanes,
@@ -216,14 +234,31 @@ def _lower_max(node: Node, context: LowerContext) -> Work:
         (Stream(Ref.of(source)),),
         tuple(Stream(Ref.of(tensor)) for tensor in node.outputs),
         gather_bytes=plane_bytes(source),
+        blocks=blocks,
+        live_bytes=2 * taps(axes) * inside.itemsize if blocks else 0,
     )
 
 
+def _blocks(maps: Tensor, context: LowerContext) -> int:
+    """Blocks that kernels with masks start: one for each image and channel block (profiles of ResNet-50, 64
+    to 256 blocks on 30 cores).
+    """
+    if not context.map_blocks or maps.format is not Format.NC1HWC0:
+        return 0
+    return math.prod(maps.storage_shape[:2])
+
+
+_UNFOLDING = 2  # cycles for 256 B from L1 to UB (`ports.l1_to_ub` of the first generation: 128 B a cycle)
 _FLOATS = frozenset({DType.FLOAT16, DType.FLOAT32, DType.BFLOAT16})
 
 
 def _spreading(
-    node: Node, context: LowerContext, gradient: Tensor, axes: Sequence[Axis], first: Sequence[Step]
+    node: Node,
+    context: LowerContext,
+    gradient: Tensor,
+    axes: Sequence[Axis],
+    first: Sequence[Step],
+    blocks: int = 0,
 ) -> Work:
     """The windows of dy one after the other: `first` makes what a tap gets, which is added in float32 to the
     map in UB; the map is set to zero first and rounded at the end.
@@ -235,8 +270,10 @@ def _spreading(
     ratio = ceil_div(result.elements, gradient.elements)
     steps = [Step(DUPLICATE, wide, count=ratio), *first]
     if wide is not gradient.element_type:
-        steps.append(Step("vconv", wide, count=count, run=run))
-    steps.append(Step("vadd", wide, count=count, run=run))
+        steps.append(Step("vconv", wide, count=count, run=0 if blocks else run))
+    # a position takes two blocks of float32, which instructions fill one after the other
+    half = run // 2 if blocks and wide is DType.FLOAT32 else run
+    steps.append(Step("vadd", wide, count=count, run=half))
     if wide is not result.element_type:
         steps.append(Step("vconv", wide, count=ratio))
     inputs = tuple(Stream(Ref.of(tensor)) for tensor in (gradient, node.input(2)) if tensor is not None)
@@ -248,6 +285,7 @@ def _spreading(
         (Stream(Ref.of(result)),),
         gather_bytes=plane_bytes(gradient),
         live_bytes=wide.itemsize * ratio,
+        blocks=blocks,
     )
 
 
@@ -260,8 +298,14 @@ def _lower_max_grad(node: Node, context: LowerContext) -> Work:
         return on_ai_cpu(node, 2.0 * taps(axes))
     inside = computing_type(gradient.element_type, context)
     _, lanes = rows_and_lanes(gradient)
+    blocks = _blocks(gradient, context)
+    if blocks and are_close(axes):
+        return tap_by_tap(node, context, gradient, axes, inside, blocks)
     first = Step("vsel", inside, count=taps(axes), run=_run(axes, lanes))
-    return _spreading(node, context, gradient, axes, [first])
+    if blocks:  # a repeat waits for its mask
+        chosen = select_by_bits(inside, context)
+        first = replace(chosen, count=chosen.count * taps(axes), overruns=True)
+    return _spreading(node, context, gradient, axes, [first], blocks)
 
 
 def _lower_average(node: Node, context: LowerContext) -> Work:

@@ -21,6 +21,7 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.softmax import rows_in_blocks, walking_axis
 from ascendsim.ops.reduce.reduction import fold
+from ascendsim.ops.shared.bursts import DUPLICATE
 from ascendsim.ops.shared.common import (
     StepSpec,
     computing_type,
@@ -38,6 +39,7 @@ from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.definition import Lower
 from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Facts, Kind, Precision
+from ascendsim.opset.steps import SCALAR
 from ascendsim.opset.structure import along, along_axes
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -106,6 +108,8 @@ def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
             inside,
         )
         length = shape[axis]
+        if context.register_moves and behind == 1 and not in_turn(target, context):
+            steps = _spread(steps, fold, length)
         rows, cols = (elements // length, length) if behind == 1 else (length, elements // length)
         piece = behind * first.element_type.itemsize if behind > 1 and behind != elements // length else 0
         inputs = tuple(Stream(Ref.of(node.required(port))) for port in (0, 1))
@@ -125,6 +129,16 @@ def _lower(before: Sequence[StepSpec], after: Sequence[StepSpec]) -> Lower:
         return work if behind == 1 else replace(work, reduces="rows")
 
     return lower
+
+
+def _spread(steps: tuple[Step, ...], fold: Step, length: int) -> tuple[Step, ...]:
+    """The steps with what each row has become spread over it again, on chips whose vector unit reads it from
+    no other place: the scalar unit reads a number, an instruction duplicates it (opp,
+    confusion_softmax_grad.py: broadcasts along the last axis).
+    """
+    at = steps.index(fold) + 1
+    spread = Step(DUPLICATE, fold.dtype, run=length, overruns=True)
+    return (*steps[:at], Step(SCALAR, fold.dtype, "row"), spread, *steps[at:])
 
 
 def _in_blocks(node: Node, format: Format) -> bool:
