@@ -14,6 +14,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.instructions import Loop, Move, Pipe, Scalar, Statement
 from ascendsim.ops.shared.bursts import turning_blocks
+from tests.support.tile_runs import task_runs
 
 A, B, LATER = "Ascend910A", "Ascend910B", "Ascend910B1"  # 32 and 30 cores; of another generation
 MHZ = 900  # of B
@@ -208,6 +209,20 @@ def test_a_kept_column_goes_through_a_register() -> None:
     graph = built("Slice", ((184_965, 8), DType.FLOAT32), constants=([0], [1], [1]))
     assert by_cycle(graph) == pytest.approx(184_965 / 30, rel=0.02)
     assert took(graph) < 1.4 * 95
+
+
+@pytest.mark.parametrize("graph", [loss(64, 100), turned(8)], ids=["loss", "turned"])
+def test_blocks_make_the_values_of_the_operator(graph: Graph) -> None:
+    runs = [run for run in task_runs(compiled(graph)) if run.name != "TransData"]
+    assert runs
+    assert all(run.equal for run in runs), [run.lacks or run.difference for run in runs]
+
+
+@pytest.mark.parametrize("soc", [A, LATER])
+def test_blocks_that_spread_numbers_over_maps_do_not_tell_values(soc: str) -> None:
+    """A part of such a source, repeated, is not a part of the result."""
+    (run,) = task_runs(compiled(spread((4, 64, 1, 1), [1, 1, 17, 17]), soc))
+    assert "has no note" in run.lacks
 
 
 # ------------------------------------------------------------------------------------- sums, one-hot vectors
