@@ -32,8 +32,8 @@ from ascendsim.ops.shared.common import (
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision, Sign
-from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.steps import REGISTER
+from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
 # ------------------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def reduction_work(
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
     joined: tuple[Step, ...] = ()
     if last and context.register_moves and across == "vcadd" and folded * inside.itemsize > _REPEAT_BYTES:
-        # what a row comes to is added to what lay in its place, which a register has brought beside it before;
-        # another one takes the sum there
+        # what a row comes to is added to what lay in its place, which a register has brought beside it
+        # before; another one takes the sum there
         joined = (Step(across, inside, "row"), Step(REGISTER, inside, "row"))
     body = (*make_steps(before, inside), fold, *joined, *make_steps(after, inside, "row" if last else "col"))
     steps = converted(body, [dtype], inside, inside) + (
