@@ -99,6 +99,29 @@ MECHANISMS = (
         {"kernels.spreads_channels": False},
     ),
     Mechanism(
+        "blocks of maps in turns, bits tap by tap",
+        "910B-30",
+        frozenset({"ConfusionTransposeD", "MaxPoolGradWithArgmax", "MaxPoolWithArgmax", "Transpose"}),
+        {"kernels.map_blocks": False},
+    ),
+    Mechanism(
+        "numbers one by one through registers",
+        "910B-30",
+        frozenset(
+            {
+                "BiasAddGrad",
+                "ConfusionSoftmaxGrad",
+                "Gather",
+                "OneHot",
+                "Slice",
+                "SoftmaxCrossEntropyWithLogits",
+                "Tile",
+                "UnsortedSegmentSum",
+            }
+        ),
+        {"kernels.register_move_cycles": 0},
+    ),
+    Mechanism(
         "rows added one after the other",
         "910B-30",
         frozenset({"BiasAddGrad", "ReduceSum"}),

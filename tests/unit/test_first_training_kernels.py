@@ -14,6 +14,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.instructions import Loop, Move, Pipe, Scalar, Statement
 from ascendsim.ops.shared.bursts import turning_blocks
+from tests.support.tile_runs import task_runs
 
 A, B, LATER = "Ascend910A", "Ascend910B", "Ascend910B1"  # 32 and 30 cores; of another generation
 MHZ = 900  # of B
@@ -210,6 +211,20 @@ def test_a_kept_column_goes_through_a_register() -> None:
     assert took(graph) < 1.4 * 95
 
 
+@pytest.mark.parametrize("graph", [loss(64, 100), turned(8)], ids=["loss", "turned"])
+def test_blocks_make_the_values_of_the_operator(graph: Graph) -> None:
+    runs = [run for run in task_runs(compiled(graph)) if run.name != "TransData"]
+    assert runs
+    assert all(run.equal for run in runs), [run.lacks or run.difference for run in runs]
+
+
+@pytest.mark.parametrize("soc", [A, LATER])
+def test_blocks_that_spread_numbers_over_maps_do_not_tell_values(soc: str) -> None:
+    """A part of such a source, repeated, is not a part of the result."""
+    (run,) = task_runs(compiled(spread((4, 64, 1, 1), [1, 1, 17, 17]), soc))
+    assert "has no note" in run.lacks
+
+
 # ------------------------------------------------------------------------------------- sums, one-hot vectors
 
 
@@ -232,6 +247,18 @@ def test_middle_axes_are_read_in_whole_groups() -> None:
     graph = built("ReduceSumSquare", shape, constants=([1],), keepdims=0)
     assert {move.bursts for move, _ in moves(graph, Pipe.MTE2)} == {1}
     assert took(graph) < 1.5 * 196
+
+
+def test_sums_of_long_rows_go_to_their_place_by_a_register() -> None:
+    """ReduceSum of 12,000 rows of 80 takes 50 us, of 39 numbers, which one instruction adds up, 14."""
+
+    def summed(columns: int) -> Graph:
+        options = {"constants": ([1],), "keepdims": 0}
+        return built("ReduceSum", ((12_000, columns), DType.FLOAT32), **options)
+
+    assert by_cycle(summed(80)) == pytest.approx(400, rel=0.02)
+    assert by_cycle(summed(39)) == pytest.approx(0, abs=1)
+    assert took(summed(80)) == pytest.approx(50, rel=0.2)
 
 
 def test_rows_of_one_hot_vectors_are_dealt_out_evenly() -> None:

@@ -17,10 +17,6 @@ PARTIAL_BYTES = 64 * 1024
 # Rows that fill no whole blocks are added up by as many cores as have this many elements, in whole rows:
 # BiasAddGrad on 910A takes 32 blocks for [32, 84], 6 for [32, 10] and 16 for [32, 120] (whole blocks).
 ELEMENTS_TO_ADD = 64
-# Kernels of the first training chips do so where DMA adds the results up, which it does to float32; else
-# cores have some columns of all rows: BiasAddGrad of [16, 100] to [64, 100] in float16 takes 7 blocks, of
-# [64, 1001] 30.
-ADDED_BYTES = 4
 
 # Elementwise kernels of CANN take another core for every 1024 elements, whatever that costs or gains: so say
 # the block counts of nearly all elementwise tasks in profiles of 910A and 910B (840 elements: 1 block, 3840:
@@ -202,11 +198,9 @@ def _of_sums(work: VectorWork, space: Space, parts: int, piece: int, soc: SocSpe
     itemsize = TRANSACTION_BYTES // piece
     rows = ceil_div(space.rows, parts)
     if source.format is Format.ND and source.bytes // space.rows % BLOCK_BYTES:
-        made = work.outputs[0].ref.dtype.itemsize
-        if soc.kernels.register_move_cycles and made < ADDED_BYTES:
-            return space.rows, min(
-                space.cols, max(BLOCK_BYTES // made, ceil_div(space.cols, soc.vector_units))
-            )
+        run = max((step.run for step in work.steps), default=0)
+        if run:  # an instruction takes what a core has of a row
+            return space.rows, min(space.cols, run)
         if not soc.split_cores:
             wanted = max(1, space.rows * space.cols // ELEMENTS_TO_ADD)
             rows = ceil_div(space.rows, min(wanted, soc.vector_units, PROFILED_CORES[False]))

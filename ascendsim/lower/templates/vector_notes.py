@@ -71,7 +71,9 @@ class VectorNotes:
         work = self.work
         if work.gather_bytes or work.planes or work.maps is not None or work.reduces == "rows":
             return False
-        if not work.inputs or any(stream.over not in ("all", "row") for stream in work.outputs):
+        # what a node that only repeats makes of a part is not what it makes of the whole
+        repeats = all(stream.over != "all" for stream in work.inputs)
+        if repeats or any(stream.over not in ("all", "row") for stream in work.outputs):
             return False
         streams = (*work.inputs, *work.outputs)
         large = [stream.ref for stream in streams if stream.over in ("all", "col")]

@@ -32,6 +32,7 @@ from ascendsim.ops.shared.common import (
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.expansion import Writer
 from ascendsim.opset.facts import Elements, Facts, Kind, OpPattern, Precision, Sign
+from ascendsim.opset.steps import REGISTER
 from ascendsim.opset.structure import constant_ints, reduction
 from ascendsim.opset.work import LowerContext, NoTask, Ref, Step, Stream, VectorWork, Work
 
@@ -229,7 +230,12 @@ def reduction_work(
     planes = source.format is Format.NC1HWC0 and not last and folded == math.prod(source.static_shape[2:])
     halving = halves and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
-    body = (*make_steps(before, inside), fold, *make_steps(after, inside, "row" if last else "col"))
+    joined: tuple[Step, ...] = ()
+    if last and context.register_moves and across == "vcadd" and folded * inside.itemsize > _REPEAT_BYTES:
+        # what a row comes to is added to what lay in its place, which a register has brought beside it
+        # before; another one takes the sum there
+        joined = (Step(across, inside, "row"), Step(REGISTER, inside, "row"))
+    body = (*make_steps(before, inside), fold, *joined, *make_steps(after, inside, "row" if last else "col"))
     steps = converted(body, [dtype], inside, inside) + (
         (Step("vconv", inside, "row" if last else "col"),) if dtype is not inside else ()
     )
@@ -246,6 +252,9 @@ def reduction_work(
         own_tiling=open_shapes and context.open_shapes,
         overlaps=last or planes or not context.sums_in_turn,
     )
+
+
+_REPEAT_BYTES = 256
 
 
 def over_positions(node: Node, format: Format) -> bool:
