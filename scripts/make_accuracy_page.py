@@ -22,7 +22,7 @@ from ascendsim.cli.main import main as command_line
 from ascendsim.core.files import write_whole
 from ascendsim.plot import plot_correlation
 from ascendsim.validate import Comparison, Point, Prediction, compare_models, measured_points, score, worst
-from ascendsim.validate.calibrate import CONSTANTS, unseen_values
+from ascendsim.validate.calibrate import CONSTANTS, SAME_CHIP, unseen_values
 from ascendsim.validate.known_errors import coverages
 
 ROOT = Path(__file__).resolve().parents[1]
