@@ -63,16 +63,19 @@ OPEN = """## What is not explained
   as it is, it comes out too slow. The other plain vision transformer there, vit_s_16, of low trust, is 12 to 28 % too fast.
 - *The rates of exponents and divisions on 310 and 310P* are those that a profile of Ascend910B (30 cores) shows for divisions and roots, 22 cycles
   for 128 elements of float16 and 16 for 64 of float32; no table of these chips is public.
-- *Networks of grouped convolutions* (RegNetX; ShuffleNetV1 at batch 1 on 310) are too fast, MNASNet, with few channels and large kernels, is
+- *Networks of grouped convolutions* (RegNetX, less than before channels were cut into equal parts; ShuffleNetV1 at batch 1 on 310) are too fast, MNASNet, with few channels and large kernels, is
   too slow on both chips, GoogLeNet on 310P3 too fast from batch 16 on. What CANN's kernels for them do inside is public in part only:
   the depthwise kernel of 2020 adds the bias in UB and fetches filters again for every image, which would make MNASNet slower still.
 - *SE-ResNet-50 and ViT-B/16 on 310P3 at batch 16 and 32* are faster than simulated. Plain convolutional networks have their batches cut there
   ([which](fusion.md#smaller-batches)); SE-ResNet-50 is published as if it were, too, but SE-ResNeXt-50 and EfficientNets are not. Replacing lines of L2
   at random instead of the oldest does not explain it (tried; errors changed by 1 to 2 %).
+- *Traffic of both directions on 310* goes at 0.92 of the rate of reads by a micro-benchmark; 120 convolutions that were measured alone ask for 0.98
+  (median error 6 instead of 8 %), networks of more than 16 images for 0.84 (8.5 instead of 8.7 % for all). What else uses the bus in networks is not known.
 - *The rate of L2 on 310* came out at about that of the bus to DDR, far below the nominal one (128 bytes a cycle and core for reads, 64 for
   writes): without L2 SE-ResNet-50 would fit at all batches, with it at the nominal rate ResNet-101 and MobileNetV1 do.
 - *Falls at batch 64 on 310P3*: MobileNetV1, MNASNet, ResNeXt-50, SE-ResNet-50 and Wide ResNet-50-2 lose half of their throughput from
-  batch 32 to 64, where batches are cut no longer; why ResNet-101, with layers of the same sizes, goes on to batch 128 is not known.
+  batch 32 to 64, where batches are cut no longer, and for which CANN holds no tuned tilings. On 310 the order of loops of kernels that are not tuned
+  explains what Wide ResNet-50-2 loses (`kernels.tuned_batch`), here it does not; why ResNet-101, with layers of the same sizes, goes on to batch 128 is not known.
 - *The vector cores of 310P3* help with eight operators (Softmax, LayerNorm, Gelu and others in CANN 8.1); they are idle here. With them
   BERT and ViT come 1 to 7 % faster: better from batch 16 on, worse below, the same in all (tried).
 - *BERT on 310P3*: the measured model was rewritten (`fix_onnx.py`: masks of every query, keys turned as queries are, scales named `bert_Mul`,

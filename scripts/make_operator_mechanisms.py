@@ -53,6 +53,24 @@ MECHANISMS = (
         frozenset({"TransData"}),
         {"dma.ragged_row_cycles": 45, "dma.ragged_row_bytes_per_cycle": 126},
     ),
+    Mechanism(
+        "channels cut into equal parts",
+        "910B-30",
+        frozenset(
+            {
+                *("Conv2DBackpropInput", "FusionOp_Conv2D_BNTrainingReduce"),
+                *("FusionOp_Conv2DBackpropInput_ReluGradV2", "FusionOp_Conv2DBackpropInput_AddN_ReluGradV2"),
+            }
+        ),
+        {"kernels.divides_maps": False},
+    ),
+    Mechanism("channels cut into equal parts", "310", frozenset({"Conv2D"}), {"kernels.divides_maps": False}),
+    Mechanism(
+        "traffic of both directions at its measured rate",
+        "310",
+        frozenset({"Conv2D"}),
+        {"dram.mixed_efficiency": 0.84},
+    ),
     Mechanism("convolutions in HF32", "910B", CONVOLUTIONS, {"kernels.convolves_hf32": False}),
     Mechanism("convolutions in HF32", "910B2", frozenset({"conv_2d"}), {"kernels.convolves_hf32": False}),
     Mechanism("whole images a core", "910B", frozenset({"Conv2D"}), {"kernels.even_images": False}),
