@@ -50,8 +50,9 @@ THROUGHPUT = """## Throughput, Ascend910A
 Samples a second of one device; largest errors first. The simulated step waits for nobody: no input pipeline, no host, no exchange of gradients.
 BERT is its encoder alone, without the two heads of pre-training; the published step has them. "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
-behind longer tasks). GoogLeNet takes the same time in both frameworks, 0.6 ms an image and 2.5 times what is simulated: something that its
-layers have and ResNet's have not is that much dearer there; no profile of it is public.
+behind longer tasks). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the kernel of their gradients
+goes through them tap by tap. VGG16's published step has 24 ms that do not depend on the batch and are not simulated; DenseNet's of 32 images, launched
+in a graph, has 14 ms more than simulated, and launched by PyTorch with 256 images it has not. No profile of either is public.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 
