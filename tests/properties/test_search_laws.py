@@ -19,7 +19,8 @@ from ascendsim.lower.templates.filter_tiling import candidates as filter_candida
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.share_tiles import BANDS, most_tiles
 from ascendsim.lower.templates.steps import Expansion
-from ascendsim.lower.templates.tiling import Tiling, candidates, run_sizes, shares, tile_sizes
+from ascendsim.lower.templates.tile_sizes import equal_sizes, run_sizes, tile_sizes
+from ascendsim.lower.templates.tiling import Tiling, candidates, shares
 from ascendsim.soc import load
 from tests.support.filter_work import filter_work
 from tests.support.lowering import convolution as square
@@ -339,3 +340,18 @@ def test_the_next_panel_comes_ahead_where_it_fits(hold: str) -> None:
         places = {one.name: one.slots for one in stage.groups[0].block.allocations}
         assert places[f"{hold}_l1"] == slots
         assert places["b_l1" if hold == "a" else "a_l1"] == 2
+
+
+def test_equal_parts_of_an_axis_are_all_of_its_divisors_that_fit() -> None:
+    random = Random(8)
+    for _ in range(200):
+        elements, most, grain = random.randint(1, 1200), random.randint(2, 64), random.choice((16, 16, 32))
+        grains, limit = ceil(elements, grain), max(1, most * 16 // grain)
+        found = equal_sizes(elements, most, 1, grain)
+        assert found == [
+            min(elements, size * grain)
+            for size in range(grains, 0, -1)
+            if size <= limit and grains % size == 0
+        ]
+        wide = [size for size in found if size >= min(elements, 32)]
+        assert equal_sizes(elements, most, 2, grain) == (wide or found)

@@ -13,12 +13,11 @@ from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.score import lookahead
 from ascendsim.lower.templates.sharing import even_bursts
 from ascendsim.lower.templates.strips import Strip, row_parts, strip_of
+from ascendsim.lower.templates.tile_sizes import run_sizes, tile_sizes
 from ascendsim.lower.templates.tiling import (
     block_counts,
     chunk_units,
     queue_depths,
-    run_sizes,
-    tile_sizes,
 )
 from ascendsim.lower.templates.width_tiles import image_share, whole_images
 from ascendsim.opset.work import ConvGeometry, CubeWork

@@ -16,6 +16,7 @@ from ascendsim.lower.templates.cube import lower_cube, product_of
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.templates.steps import Expansion
+from ascendsim.lower.templates.tile_sizes import tile_sizes
 from ascendsim.lower.templates.tiling import (
     FEW,
     FEW_SHORTER,
@@ -23,7 +24,6 @@ from ascendsim.lower.templates.tiling import (
     best_tilings,
     candidates,
     shares,
-    tile_sizes,
 )
 from ascendsim.lower.templates.traffic import aligned_planes
 from ascendsim.machine import run
