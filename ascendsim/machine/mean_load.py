@@ -18,6 +18,7 @@ bytes of all of them take: sum(max(t, s d)) = max(sum(t), sum(d)).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
 from typing import NamedTuple
 
 from ascendsim.machine.links import WEIGHT, FlowClass, Link
@@ -78,8 +79,8 @@ def _mean_load(loads: Sequence[Loads], cores: int, capacity: Sequence[int]) -> i
     while high - low > 1:
         middle = (low + high) // 2
         times = _times(loads, cores, capacity, middle)
-        busy = cores * sum(time * one for time, one in zip(times, added, strict=True))
-        if busy > middle * sum(times):
+        busy = cores * fsum(time * one for time, one in zip(times, added, strict=True))
+        if busy > middle * fsum(times):
             low = middle
         else:
             high = middle
@@ -90,12 +91,12 @@ def _share(alone: Sequence[float], needed: Sequence[float]) -> float:
     """Share of their weights on DRAM's link with which loads take as long as they need, or as the link
     does.
     """
-    if sum(needed) <= sum(alone):
+    if fsum(needed) <= fsum(alone):
         return min([1.0, *(time / link for time, link in zip(alone, needed, strict=True) if link)])
     low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
         middle = (low + high) / 2
-        if sum(max(time, middle * link) for time, link in zip(alone, needed, strict=True)) < sum(needed):
+        if fsum(max(time, middle * link) for time, link in zip(alone, needed, strict=True)) < fsum(needed):
             low = middle
         else:
             high = middle

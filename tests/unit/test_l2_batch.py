@@ -156,3 +156,20 @@ def test_blocks_that_cannot_be_cut_are_refused() -> None:
         cut_blocks(graph, axis, [BatchBlock(tuple(node.name for node in relus), 2)])
     with pytest.raises(CompileError, match="must divide 4"):
         cut_blocks(graph, axis, [BatchBlock((relus[0].name,), 3)])
+
+
+def test_blocks_that_read_into_the_memory_of_a_join_are_refused() -> None:
+    """Maps that are joined along channels by no task lie in the memory of the join, and cannot be slices of
+    memory along the batch too; inside a block they can."""
+    b = new_builder()
+    x = b.input("x", (4, 3, 8, 8))
+    sides = [b.op("Relu", x), b.op("Neg", x)]
+    b.output(b.op("Relu", b.op("Concat", *sides, axis=1)), "y")
+    graph = b.build()
+    axis = find_batch(graph, default_opset())
+    nodes = graph.topological()
+    join = next(node for node in nodes if node.op_type == "Concat")
+    tail = nodes[nodes.index(join) :]
+    assert refusal(graph, axis, tail) is None
+    assert "memory of another tensor" in (refusal(graph, axis, tail, {join.name}) or "")
+    assert refusal(graph, axis, nodes, {join.name}) is None

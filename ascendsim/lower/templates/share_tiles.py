@@ -93,9 +93,10 @@ def tiles_of_share(
                 for _ in range(options):
                     option = _next(chunks, options, chunk)
                     chunk = chunks[option]
-                    even = ceil_div(chunk, ceil_div(chunk, step))
-                    if product.divided:
+                    if "k" in product.divided:
                         even = largest_divisor(chunk, step)
+                    else:
+                        even = ceil_div(chunk, ceil_div(chunk, step))
                     most = most_tiles(product, share[2], tile_m, hold, chunk)
                     for tiles in BANDS:
                         if tiles > most:
@@ -187,9 +188,10 @@ def _chunks(
     options = 0
     for place in range(len(depths)):
         most = max(1, step * lookahead(depths[place]) // unit)
-        chunk = min(k_blocks, ceil_div(count, ceil_div(count, min(room, most))) * unit)
-        if product.divided:
+        if "k" in product.divided:
             chunk = largest_divisor(count, min(room, most)) * unit
+        else:
+            chunk = min(k_blocks, ceil_div(count, ceil_div(count, min(room, most))) * unit)
         if conv is not None and product.mapped and (1 < unit < taps(conv) or unit < conv.kernel_w):
             chunk = unit  # one kernel row at a time, or a part of it
         elif not hold and 2 * (held_bytes(product, share[2], tile_m, chunk) + b_unit // unit * chunk) > free:

@@ -40,6 +40,9 @@ QUEUE = 8  # entries of the Cube's queue for which chunks are made at least
 # L0A and L0B for which steps are made at least: what chips have. Steps that fill a larger one begin later.
 L0_BYTES = 64 << 10
 NEAR = 1.08  # times the best score: worse ones are hardly ever the quickest
+# Times the best score of uneven parts from which equal ones are not taken (assumed: of the few products of
+# prime numbers of blocks that the vendor tuned, some run on one core).
+WORTH_UNEVEN = 2
 
 
 @quickly_made
@@ -103,7 +106,11 @@ def _best_of_all(product: Product, rates: Rates) -> tuple[Tiling, ...]:
         rates = replace(rates, l0a=_less_l0(rates.l0a), l0b=_less_l0(rates.l0b))
         with suppress(CompileError):
             found.update(dict.fromkeys(_with_spare_cores(product, rates)))
-    return tuple(sorted(found, key=lambda tiling: tiling.cycles))
+    best = tuple(sorted(found, key=lambda tiling: tiling.cycles))
+    if "m" not in product.divided:
+        return best
+    uneven = _best_of_all(replace(product, divided="k"), rates)
+    return best if best[0].cycles <= WORTH_UNEVEN * uneven[0].cycles else uneven
 
 
 def _with_spare_cores(product: Product, rates: Rates) -> tuple[Tiling, ...]:
