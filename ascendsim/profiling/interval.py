@@ -105,12 +105,15 @@ def interval_of(
         raise InputError("share of an interval", f"must be from {low} to {high}", repr(share), remedy)
     operators = kind.startswith(OPERATOR)
     thing, things = ("operator", "types of operators") if operators else ("network", "networks")
+    one = "type of operator" if operators else "network"
     rows = rows_for(soc, older, operators)
     known = {row.name for row in rows}
     alike = {row.name for row in rows if row.kind == kind}
     if unlike or len(known) < FEWEST:
         spread = assumed_spread(share)
         few = f"only {len(known)} {things} were measured on {soc}"
+        if len(known) == 1:
+            few = f"only one {one} was measured on {soc}"
         lacking = few if known and not unlike else f"no measurement of {unlike or things} on {soc} exists"
         note = f"{lacking}: expect a factor of {UNMEASURED:g}"
         return DurationInterval(duration_us / spread, duration_us * spread, share, kind, 0, 0, note)

@@ -203,8 +203,10 @@ def test_a_single_operator_is_like_operators_that_were_measured() -> None:
     assert found.kind == "operator: Elementwise"
     assert found.alike > 1
     assert "types of operators on Ascend910B1" in found.note
-    nowhere = asim.simulate(asim.compile(graph, "Ascend310")).duration_interval()
-    assert nowhere.note == "no measurement of types of operators on Ascend310 exists: expect a factor of 2"
+    nowhere = asim.simulate(asim.compile(graph, "Ascend310P3")).duration_interval()
+    assert nowhere.note == "no measurement of types of operators on Ascend310P3 exists: expect a factor of 2"
+    convolutions = asim.simulate(asim.compile(graph, "Ascend310")).duration_interval()
+    assert convolutions.note == "only one type of operator was measured on Ascend310: expect a factor of 2"
 
 
 def test_a_picture_shows_how_sure_each_end_is(monkeypatch: pytest.MonkeyPatch) -> None:
