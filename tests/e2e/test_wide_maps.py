@@ -40,7 +40,7 @@ EQUAL_PARTS = (
     "three blocks of channels are one part or three, as in all tilings of CANN (kernels.divides_maps)"
 )
 SAME_LINES = (
-    "cores that read the same lines in step take turns (l2.same_line_requests_per_cycle, measured), which the "
+    "cores that read the same lines in step take turns (l2.same_line_requests_per_cycle), which the "
     "closed form that lists tilings does not count: 22.6 and 19.1 us without"
 )
 KNOWN = {
