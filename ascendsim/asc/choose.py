@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ascendsim.asc.groups import REPEAT_BYTES, emit, started
+from ascendsim.asc.groups import emit, started
 from ascendsim.asc.lanes import (
     Given,
     Shape,
@@ -30,7 +30,7 @@ from ascendsim.asc.tensors import LocalTensor
 from ascendsim.asc.types import CMPMODE, SelMode, TransposeType
 from ascendsim.asc.vector import scalar_bits
 from ascendsim.core.dtypes import DType
-from ascendsim.core.formats import BLOCK_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, REPEAT_BYTES
 from ascendsim.isa.effects import Box, Effect, full_mask, row
 from ascendsim.isa.instructions import Buffer
 

@@ -23,12 +23,11 @@ from ascendsim.asc.params import BrcbRepeatParams
 from ascendsim.asc.recorder import STATE, Recorder, fail, outside
 from ascendsim.asc.tensors import LocalTensor, beyond
 from ascendsim.asc.types import ReduceOrder
-from ascendsim.core.formats import BLOCK_BYTES
+from ascendsim.core.formats import BLOCK_BYTES, REPEAT_BYTES
 from ascendsim.isa.effects import REPEAT_BLOCKS, Effect, full_mask, repeats, row
 from ascendsim.isa.forms import Form
 from ascendsim.isa.instructions import Pipe
 
-REPEAT_BYTES = REPEAT_BLOCKS * BLOCK_BYTES
 _WHOLE = {"sum": ("SUM", "vcadd"), "max": ("MAX", "vcmax"), "min": ("MIN", "vcmin")}
 _BLOCK = {"sum": ("SUM", "vcgadd"), "max": ("MAX", "vcgmax"), "min": ("MIN", "vcgmin")}
 Make = Callable[[], Effect]

@@ -13,6 +13,7 @@ from ascendsim.core.dtypes import DType
 
 FRACTAL_ROWS = 16  # M0 = N0 of one fractal
 BLOCK_BYTES = 32  # one block; C0 elements fill it
+REPEAT_BYTES = 8 * BLOCK_BYTES  # what a vector instruction takes in one repeat
 FRACTAL_BYTES = FRACTAL_ROWS * BLOCK_BYTES
 TRANSACTION_BYTES = 512  # of global memory: bursts are rounded up to it
 L0C_ELEMENT_BYTES = 4  # the Cube adds up in float32 or int32

@@ -46,7 +46,7 @@ def quickly_made(record: type[T]) -> type[T]:
     return record
 
 
-def changes_of(record: type[T], *names: str) -> Callable[..., T]:
+def quickly_changed(record: type[T], *names: str) -> Callable[..., T]:
     """What makes a record like another one but for some fields: called with that one and their values.
 
     It does what `dataclasses.replace` does, in a quarter of the time.
@@ -56,7 +56,7 @@ def changes_of(record: type[T], *names: str) -> Callable[..., T]:
     ... class Place:
     ...     row: int
     ...     column: int = 3
-    >>> changes_of(Place, "row")(Place(2, 7), 5)
+    >>> quickly_changed(Place, "row")(Place(2, 7), 5)
     Place(row=5, column=7)
     """
     known = [field.name for field in fields(record)]  # type: ignore[arg-type]

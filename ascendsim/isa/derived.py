@@ -201,4 +201,3 @@ DERIVED: Mapping[str, Derivation] = {
     "permute": _vector,
     "scalar": _scalar,
 }
-REPEAT_BYTES = REPEAT_BLOCKS * 32

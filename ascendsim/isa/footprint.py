@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from ascendsim.core.records import changes_of, quickly_made
+from ascendsim.core.records import quickly_changed, quickly_made
 from ascendsim.isa.distinct import Item, distinct
 from ascendsim.isa.instructions import Buffer, Loop, Move, Statement
 from ascendsim.isa.program import Block
@@ -65,7 +65,7 @@ class Stream:
         return depth
 
 
-_of_region = changes_of(Stream, "region")
+_of_region = quickly_changed(Stream, "region")
 
 
 class Revisit(NamedTuple):

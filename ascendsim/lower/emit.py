@@ -15,7 +15,7 @@ from operator import is_
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
-from ascendsim.core.records import changes_of, quickly_made
+from ascendsim.core.records import quickly_changed, quickly_made
 from ascendsim.isa.banks import reads_conflict
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import (
@@ -347,8 +347,11 @@ class BlockBuilder:
         return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
 
 
-_MOVED, _UNFOLDED = changes_of(Move, "dst", "src"), changes_of(Img2Col, "dst", "src")
-_MULTIPLIED, _COMPUTED = changes_of(Mmad, "dst", "a", "b", "bias"), changes_of(Vector, "dst", "srcs")
+_MOVED, _UNFOLDED = quickly_changed(Move, "dst", "src"), quickly_changed(Img2Col, "dst", "src")
+_MULTIPLIED, _COMPUTED = (
+    quickly_changed(Mmad, "dst", "a", "b", "bias"),
+    quickly_changed(Vector, "dst", "srcs"),
+)
 
 
 def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int]) -> Iterator[Statement]:

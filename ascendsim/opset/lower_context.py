@@ -27,6 +27,7 @@ class LowerContext:
             How CANN's kernels for the chip do it (`soc.KernelSpec`).
         cores: AI Cores; of split chips the cube cores.
         split_cores: Whether cube and vector cores are apart.
+        l1_bytes, ub_bytes: Sizes of the buffers of a core.
     """
 
     aicpu_types: frozenset[str] = frozenset()
@@ -49,6 +50,8 @@ class LowerContext:
     spreads_channels: bool = False
     map_blocks: bool = False
     register_move_cycles: float = 0.0
+    l1_bytes: int = 0
+    ub_bytes: int = 0
 
     @classmethod
     def of(
@@ -80,6 +83,8 @@ class LowerContext:
             kernels.spreads_channels,
             kernels.map_blocks,
             kernels.register_move_cycles,
+            soc.buffers.l1 or 0,
+            soc.buffers.ub or 0,
         )
 
     @property

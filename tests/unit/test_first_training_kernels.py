@@ -18,6 +18,7 @@ from tests.support.tile_runs import task_runs
 
 A, B, LATER = "Ascend910A", "Ascend910B", "Ascend910B1"  # 32 and 30 cores; of another generation
 MHZ = 900  # of B
+UB = 256 * 1024  # bytes, of both
 
 
 def built(op: str, *shapes: tuple[tuple[int, ...], DType], outputs: int = 1, **options: object) -> Graph:
@@ -105,8 +106,8 @@ def test_each_turn_of_a_transpose_starts_up() -> None:
 
 def test_blocks_of_transposes_are_what_fits_into_the_buffer() -> None:
     """Published: Transpose of 64 to 256 x 50 x 12 x 64 has 32, 64 and 128 blocks, ConfusionTransposeD 896."""
-    assert [turning_blocks((n, 12, 50, 64), 2) for n in (64, 128, 256)] == [32, 64, 128]
-    assert turning_blocks((128, 7, 7, 3, 32, 32), 2) == 896
+    assert [turning_blocks((n, 12, 50, 64), 2, UB) for n in (64, 128, 256)] == [32, 64, 128]
+    assert turning_blocks((128, 7, 7, 3, 32, 32), 2, UB) == 896
 
 
 def test_bits_of_close_windows_come_tap_by_tap() -> None:

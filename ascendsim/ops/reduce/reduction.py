@@ -15,7 +15,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.core.formats import Format, c0
+from ascendsim.core.formats import REPEAT_BYTES, Format, c0
 from ascendsim.graph.ir import Array, Node, Shape, Tensor
 from ascendsim.ops.shared.common import (
     StepSpec,
@@ -231,7 +231,7 @@ def reduction_work(
     halving = halves and inside is dtype is DType.FLOAT16 and kept <= HALVED_PLANES * c0(dtype)
     fold = Step(across if last else along, inside, lanes=c0(dtype) if planes and not halving else 0)
     joined: tuple[Step, ...] = ()
-    if last and context.register_moves and across == "vcadd" and folded * inside.itemsize > _REPEAT_BYTES:
+    if last and context.register_moves and across == "vcadd" and folded * inside.itemsize > REPEAT_BYTES:
         # what a row comes to is added to what lay in its place, which a register has brought beside it
         # before; another one takes the sum there
         joined = (Step(across, inside, "row"), Step(REGISTER, inside, "row"))
@@ -252,9 +252,6 @@ def reduction_work(
         own_tiling=open_shapes and context.open_shapes,
         overlaps=last or planes or not context.sums_in_turn,
     )
-
-
-_REPEAT_BYTES = 256
 
 
 def over_positions(node: Node, format: Format) -> bool:

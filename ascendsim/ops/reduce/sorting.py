@@ -14,6 +14,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.core.formats import REPEAT_BYTES
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import transpose_work, turned_copy
 from ascendsim.ops.shared.common import as_float32, on_ai_cpu
@@ -186,7 +187,6 @@ def _arg_compute(search: Callable[..., Any]) -> Compute:
     return compute
 
 
-_REPEAT_BYTES = 256
 # Elements that come at a time, of float16 three times as many (canndev, tbe/impl/dynamic/arg_max_v2.py)
 _PIECE = 8192
 
@@ -204,7 +204,7 @@ def _search_work(node: Node, ctx: LowerContext, reduce: str) -> Work:
     search = Search(outer, source.shape[axis], inner, _PIECE * (3 if half and inner == 1 else 1))
     cast = () if inside is source.dtype else (Step("vconv", inside),)
     fold, better = {"vcmax": ("vmax", "vcmpv_lt"), "vcmin": ("vmin", "vcmpv_gt")}[reduce]
-    run = _REPEAT_BYTES // inside.itemsize
+    run = REPEAT_BYTES // inside.itemsize
     steps: tuple[Step, ...]
     if inner > 1 and half:  # places are counted in float16 and taken by masks, repeat by repeat
         steps = (Step("vadds", inside, "one"), Step(better, inside, run=run), Step("vsel", inside, run=run))

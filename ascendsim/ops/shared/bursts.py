@@ -32,7 +32,6 @@ from ascendsim.opset.work import (
 
 # assumed: a quarter of the 256 KiB of UB that most chips have, so that source and result double-buffer
 TILE_BYTES = 64 * 1024
-_L1_BYTES = 1024 * 1024  # of the first generation
 # what a transfer of one or two blocks takes from its start to its end: from L1 as long as a vector
 # instruction (head and latency), from memory with the latency of L2 and most of that of DRAM; assumed
 _FROM_L1, _FROM_MEMORY = 26, 250
@@ -40,7 +39,7 @@ SCALAR_CYCLES_PER_INDEX = 8  # assumed: load, bounds check, multiply, add and is
 # GatherElements along the last axis, which the scalar unit does element by element, on 48 cores of 910B2:
 # 343 us for 522,753 elements, 666 us for 1,040,892. Two loads from UB that depend on each other, and a store.
 SCALAR_CYCLES_PER_ELEMENT = 57
-_TURNED_BYTES = 247 * 1024  # UB of the first generation, 248 KiB, less 1 KiB (opp, impl/transpose_d.py)
+_KEPT_BYTES = 9 * 1024  # of UB: 8 KiB that kernels leave alone, and 1 KiB more (opp, impl/transpose_d.py)
 LANES = 16  # rows that vnchwconv turns at once
 DUPLICATE = "vectordup"
 MOVE = "vadds"  # copy inside UB: add zero
@@ -297,13 +296,13 @@ def transpose_work(
             steps = repacking(sizes[-1] * itemsize, source.dtype)
     blocks = 0
     if ctx.map_blocks and not steps and order != sorted(order):  # UB holds a block of the result
-        blocks = turning_blocks([shape[axis] for axis in permutation], itemsize)
+        blocks = turning_blocks([shape[axis] for axis in permutation], itemsize, ctx.ub_bytes)
         read, write = sizes[-1] * itemsize, math.prod(shape) * itemsize // blocks
     copies = (Copy(source, target, math.prod(shape) * itemsize, read, write),)
     return MoveWork(copies, steps, own_tiling=ctx.open_shapes, blocks=blocks, one_buffer=blocks > 0)
 
 
-def turning_blocks(made: Sequence[int], itemsize: int) -> int:
+def turning_blocks(made: Sequence[int], itemsize: int, ub_bytes: int) -> int:
     """Blocks in which TransposeD and ConfusionTransposeD are started where the last axis stays: each turns
     as many places of one axis as UB holds, if they divide it, and all there is along the axes behind it;
     whatever the number of cores (opp, impl/transpose_d.py).
@@ -311,16 +310,17 @@ def turning_blocks(made: Sequence[int], itemsize: int) -> int:
     Args:
         made: Shape of the result.
         itemsize: Bytes of an element.
+        ub_bytes: Size of UB.
 
-    >>> turning_blocks((64, 12, 50, 64), 2), turning_blocks((64, 7, 7, 3, 32, 32), 2)
-    (32, 448)
+    >>> [turning_blocks(made, 2, 256 * 1024) for made in ((64, 12, 50, 64), (64, 7, 7, 3, 32, 32))]
+    [32, 448]
     """
-    behind = itemsize
+    behind, room = itemsize, ub_bytes - _KEPT_BYTES
     for axis in reversed(range(len(made))):
-        if behind * made[axis] <= _TURNED_BYTES:
+        if behind * made[axis] <= room:
             behind *= made[axis]
             continue
-        most = _TURNED_BYTES // behind
+        most = room // behind
         places = next((n for n in range(most - 1, 0, -1) if made[axis] % n == 0), 1)
         return math.prod(made[:axis]) * ceil_div(made[axis], places)
     return min(2, max(made))
@@ -336,7 +336,7 @@ def _picking_cycles(source: Ref, run: int, ctx: LowerContext) -> float:
     is read, and every number of it goes through a register. A table beyond half of UB lies in L1, one beyond
     that in global memory; the blocks of a piece come from there first, and are waited for.
     """
-    wait = 0 if source.bytes <= 2 * TILE_BYTES else _FROM_L1 if source.bytes < _L1_BYTES else _FROM_MEMORY
+    wait = 0 if source.bytes <= 2 * TILE_BYTES else _FROM_L1 if source.bytes < ctx.l1_bytes else _FROM_MEMORY
     return SCALAR_CYCLES_PER_INDEX + wait + run / source.dtype.itemsize * ctx.register_move_cycles
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
-from ascendsim.core.formats import FRACTAL_ROWS, Format, align, c0
+from ascendsim.core.formats import FRACTAL_ROWS, REPEAT_BYTES, Format, align, c0
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
 from ascendsim.opset.definition import Compute, Infer, InferContext, Lower
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, Over, Ref, Step, Stream, VectorWork, Work
@@ -343,7 +343,6 @@ def make_steps(specs: Iterable[StepSpec], dtype: DType, over: Over = "all") -> t
 # ViT on the first Ascend910B (ReluGradV2 of 14.1, 26.3, 196.6 and 304.2 us, DropoutDoMask of 12.5 to 86.5),
 # as long as four instructions that do not wait
 _SELECTING = 4
-_REPEAT_BYTES = 256
 
 
 def select_by_bits(dtype: DType, context: LowerContext) -> Step:
@@ -354,7 +353,7 @@ def select_by_bits(dtype: DType, context: LowerContext) -> Step:
 
 def _by_repeat(step: Step) -> Step:
     """A selection that has the mask of one repeat in a register, and so waits for it each time."""
-    return replace(step, count=_SELECTING * step.count, run=_REPEAT_BYTES // step.dtype.itemsize)
+    return replace(step, count=_SELECTING * step.count, run=REPEAT_BYTES // step.dtype.itemsize)
 
 
 def _chosen(steps: tuple[Step, ...], context: LowerContext) -> tuple[Step, ...]:
