@@ -24,9 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument(
         "--chips",
-        default="910A,910B,910B4,910B-30,910B2,310",
+        default="910A,910A-tuned,910B,910B4,910B-30,910B2,310",
         metavar="LIST",
-        help="chips as published: 910A, 910B, 910B4, 910B-30 (first generation), 910B2, 310 (default: all)",
+        help="chips as published: 910A, 910A-tuned (alone), 910B, 910B4, 910B-30 (first generation), 910B2, "
+        "310 (default: all)",
     )
     parser.add_argument(
         "--worst",

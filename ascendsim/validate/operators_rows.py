@@ -26,6 +26,7 @@ from ascendsim.core.errors import UnsupportedTypeError
 # "Ascend910B" of MindSpore's profiles is the first generation with 30 cores.
 CHIPS = {
     "910A": "Ascend910A",
+    "910A-tuned": "Ascend910A",  # operators that the vendor ran alone to find their tilings
     "910B": "Ascend910B1",
     "910B4": "Ascend910B4",
     "910B-30": "Ascend910B",
@@ -38,6 +39,7 @@ _GROUPS = {
     "measured_operators_more.csv": {"910B": "910B4", "910B4": "910B4"},
     "measured_operators_2026.csv": {"Ascend910B": "910B-30", "Ascend910B2": "910B2"},
     "measured_convolutions.csv": {"310": "310"},
+    "measured_gradients.csv": {"910A": "910A-tuned"},
 }
 FILES = tuple(_GROUPS)
 _TIMES = re.compile(r"\w\W(\d+)")  # how often each kernel of a call runs

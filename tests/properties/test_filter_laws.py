@@ -18,7 +18,13 @@ from ascendsim.isa.instructions import Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block
 from ascendsim.isa.walk import in_order
 from ascendsim.lower.templates.filter_grad import filter_stage
-from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, candidates, filter_score
+from ascendsim.lower.templates.filter_tiling import (
+    FilterProduct,
+    FilterTiling,
+    candidates,
+    filter_score,
+    sharing_of_images,
+)
 from ascendsim.lower.templates.product import Rates, rates_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.opset.work import FilterWork
@@ -98,7 +104,7 @@ def every(number: int) -> tuple[FilterTiling, ...]:
     sizes, chip = WORKS[number]
     work, soc = filter_work(*sizes), load(chip)
     rates = rates_of(soc, work.dtype.value)
-    return tuple(candidates(FilterProduct.of(work), rates, not soc.split_cores))
+    return tuple(candidates(FilterProduct.of(work), rates, sharing_of_images(soc)))
 
 
 @cache
@@ -239,7 +245,7 @@ def test_axes_may_be_cut_for_all_cores(chip: str, images: int, most: tuple[int, 
     """Coupled cores take equal numbers of images first; nobody cuts them while there are several."""
     soc = load(chip)
     product = FilterProduct.of(filter_work(images, 512, 48, 768, 3, 1, 1, 1))
-    found = list(candidates(product, rates_of(soc, "float16"), not soc.split_cores))
+    found = list(candidates(product, rates_of(soc, "float16"), sharing_of_images(soc)))
     cuts = [parts(one, product) for one in found]
     assert all(math.prod(cut) <= soc.ai_cores for cut in cuts)
     assert all(cut[2] == 1 or one.images == 1 for one, cut in zip(found, cuts, strict=True))
@@ -297,7 +303,7 @@ def test_cores_read_all_operands_and_store_the_whole_result() -> None:
         soc = load(chip, {"ai_cores": 1} | ({"vector_cores": 2} if load(chip).split_cores else {}))
         work = filter_work(*sizes)
         product = FilterProduct.of(work)
-        tilings = list(candidates(product, rates_of(soc, "float16"), not soc.split_cores))
+        tilings = list(candidates(product, rates_of(soc, "float16"), sharing_of_images(soc)))
         for tiling in Random(number).choices(tilings, k=3):
             (group,) = filter_stage(work, tiling, soc, Expansion(soc)).groups
             assert length(union(transfers(group.block, "dy", False))) == work.gradient.bytes

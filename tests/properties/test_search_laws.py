@@ -14,7 +14,7 @@ import pytest
 from ascendsim.lower.templates.conv import is_direct, taps
 from ascendsim.lower.templates.cube import cube_stage, product_of
 from ascendsim.lower.templates.cube_pair import _band_heights
-from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling
+from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, sharing_of_images
 from ascendsim.lower.templates.filter_tiling import candidates as filter_candidates
 from ascendsim.lower.templates.product import Product, Rates, rates_of
 from ascendsim.lower.templates.share_tiles import BANDS, most_tiles
@@ -280,7 +280,7 @@ def filters() -> tuple[tuple[FilterProduct, Rates, tuple[FilterTiling, ...]], ..
         split = {"vector_cores": 8} if load(chip).split_cores else {}
         soc = load(chip, {"ai_cores": 4, "buffers.l1": 64 << 10} | split)
         product, rates = FilterProduct.of(filter_work(*sizes)), rates_of(soc, "float16")
-        found.append((product, rates, tuple(filter_candidates(product, rates, not soc.split_cores))))
+        found.append((product, rates, tuple(filter_candidates(product, rates, sharing_of_images(soc)))))
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from ascendsim.isa.notes import without_notes
 from ascendsim.isa.program import Block
 from ascendsim.lower.templates.cube_pair import _band_heights, pair_options
 from ascendsim.lower.templates.filter_grad import filter_stage
-from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, candidates
+from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, candidates, sharing_of_images
 from ascendsim.lower.templates.movement import lower_movement, lower_scalar
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.stage import Stage
@@ -258,7 +258,7 @@ def filters() -> str:
         for chip in CHIPS[:5]:
             soc, work = load(chip), filter_work(*sizes)
             rates = rates_of(soc, work.dtype.value, True)
-            found = list(candidates(FilterProduct.of(work), rates, not soc.split_cores))
+            found = list(candidates(FilterProduct.of(work), rates, sharing_of_images(soc)))
             cycles = [one.cycles for one in found]
             best = min(found, key=lambda one: one.cycles)
             rows.append(

@@ -167,6 +167,7 @@ TOY = SocSpec(
         long_code_ns=0,
         convolves_hf32=False,
         even_images=False,
+        tuned_gradients=False,
         attention_start_ns=0.0,
         core_bytes=None,
         images_added=1,

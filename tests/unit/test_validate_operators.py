@@ -142,7 +142,7 @@ def test_convolutions_of_steps_have_the_published_window(op_type: str) -> None:
 
 
 def test_chips_are_in_the_table() -> None:
-    assert set(CHIPS) == {"910A", "910B", "910B4", "910B-30", "910B2", "310"}
+    assert set(CHIPS) == {"910A", "910A-tuned", "910B", "910B4", "910B-30", "910B2", "310"}
     assert all(soc.load(name).vector_units > 1 for name in CHIPS.values())
     assert soc.load(CHIPS["910B-30"]).ai_cores == 30
 

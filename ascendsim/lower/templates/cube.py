@@ -6,6 +6,7 @@ The closed form picks the tiling. Callers that can time programs take the best f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -167,7 +168,17 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
         again,
         _divided(conv is not None, soc),
         conv is not None and conv.batch > (soc.kernels.tuned_batch or conv.batch),
+        soc.kernels.tuned_gradients and _by_image(work),
     )
+
+
+def _by_image(work: CubeWork) -> bool:
+    """Whether this is the gradient of a map whose kernel is one tap, or whose stride is not 1."""
+    conv = work.conv
+    if conv is None or not work.transposed:
+        return False
+    spread = conv.height * conv.width > math.prod(work.a.shape[2:][-2:])  # by zeros in between
+    return unfold.taps(conv) == 1 or spread
 
 
 def _divided(maps: bool, soc: SocSpec) -> str:

@@ -1,20 +1,19 @@
 """Tilings for gradients of filters: how the product is shared among cores, what is in L1 and L0 at a time.
 
 A candidate cuts groups, images, positions, rows (output channels) and columns (taps and input channels). What
-cuts images or positions cuts k: every such core stores a result of its own, which memory adds up. Where cores
-are coupled, CANN's kernels give whole images to as many cores as divide the batch, and cut other axes only if
-that leaves several cores for each part: 16 blocks for a batch of 16 on 30 cores, 32 for one of 2 on 32
-(profiles of 910A and of the 910B with 30 cores). The score is the time of the busiest core in cycles, as for
-other products (`score`): the slowest of Cube, MTE1, way in and way out, a share of the others, and what does
-not overlap.
+cuts images or positions cuts k: every such core stores a result of its own, which memory adds up. How many
+cores share the images is CANN's (`Images`). The score is the time of the busiest core in cycles, as for other
+products (`score`): the slowest of Cube, MTE1, way in and way out, a share of the others, and what does not
+overlap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Literal
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, align, c0, ceil_div
@@ -24,6 +23,11 @@ from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
 from ascendsim.lower.templates.tiling import block_counts
 from ascendsim.opset.work import ConvGeometry, FilterWork
 from ascendsim.soc.spec import SocSpec
+
+# How many cores share the images. "first": as many as divide them, and other axes are cut only if that leaves
+# several cores for each part (profiles of the 910B with 30 cores: 16 blocks for 16 images). "divided": any
+# number that divides them (tilings of 910A, `kernels.tuned_gradients`). "any": by score (split cores).
+Images = Literal["first", "divided", "any"]
 
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)  # parts that an axis of a share is cut in
 
@@ -103,7 +107,7 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
-    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value, True), not soc.split_cores)
+    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value, True), sharing_of_images(soc))
     if found is None:
         raise CompileError(
             "the gradient of a filter",
@@ -114,28 +118,33 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
     return found
 
 
+def sharing_of_images(soc: SocSpec) -> Images:
+    """How many cores of a chip share the images."""
+    if soc.split_cores:
+        return "any"
+    return "divided" if soc.kernels.tuned_gradients else "first"
+
+
 @lru_cache(maxsize=1024)
-def _best(product: FilterProduct, rates: Rates, images_first: bool) -> FilterTiling | None:
-    return min(candidates(product, rates, images_first), key=lambda tiling: tiling.cycles, default=None)
+def _best(product: FilterProduct, rates: Rates, images: Images) -> FilterTiling | None:
+    return min(candidates(product, rates, images), key=lambda tiling: tiling.cycles, default=None)
 
 
-def candidates(product: FilterProduct, rates: Rates, images_first: bool) -> Iterator[FilterTiling]:
+def candidates(product: FilterProduct, rates: Rates, images: Images) -> Iterator[FilterTiling]:
     """All tilings that are looked at.
 
     Args:
         product: What is computed.
         rates: Of the chip.
-        images_first: Whether cores share the images before anything else.
+        images: How many cores share the images.
     """
-    for share in _shares(product, rates.cores, images_first):
+    for share in _shares(product, rates.cores, images):
         yield from _tilings(product, rates, share)
 
 
-def _shares(
-    product: FilterProduct, cores: int, images_first: bool
-) -> Iterator[tuple[int, int, int, int, int]]:
+def _shares(product: FilterProduct, cores: int, images: Images) -> Iterator[tuple[int, int, int, int, int]]:
     """What one core takes along groups, images, positions, m and columns."""
-    divisor = max(count for count in range(1, cores + 1) if product.images % count == 0)
+    divisors = [count for count in range(1, cores + 1) if product.images % count == 0]
     sizes = (
         product.groups,
         product.images,
@@ -145,21 +154,26 @@ def _shares(
     )
     seen = set()
 
+    def of_images(left: int) -> Iterable[int]:
+        if images == "any":
+            return range(1, left + 1)
+        return (min(divisors[-1], left),) if images == "first" else filter(left.__ge__, divisors)
+
     def parts(axis: int, left: int) -> Iterator[tuple[int, ...]]:
         if axis == len(sizes):
             yield ()
             return
-        for count in block_counts(left) if axis != 1 else range(1, left + 1):
-            if count <= sizes[axis] and (axis != 1 or not images_first or count == min(divisor, left)):
+        for count in block_counts(left) if axis != 1 else of_images(left):
+            if count <= sizes[axis]:
                 for rest in parts(axis + 1, left // count):
                     yield (count, *rest)
 
     for counts in parts(0, cores):
-        groups, images, pieces, rows, blocks = map(ceil_div, sizes, counts)
-        if counts[2] > 1 and images > 1:
+        groups, own, pieces, rows, blocks = map(ceil_div, sizes, counts)
+        if counts[2] > 1 and own > 1:
             continue  # whole images first
         whole = product.positions if counts[2] == 1 else pieces * FRACTAL_ROWS
-        share = (groups, images, whole, min(product.m, rows * FRACTAL_ROWS), blocks)
+        share = (groups, own, whole, min(product.m, rows * FRACTAL_ROWS), blocks)
         if share not in seen:
             seen.add(share)
             yield share

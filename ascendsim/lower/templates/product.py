@@ -73,6 +73,8 @@ class Product:
             others the last part may be smaller (`kernels.divides_maps`, `kernels.divides_matrices`).
         images_outside: Whether a core goes through all columns of an image before the next one, so that
             weights that L1 does not hold pass once an image (`kernels.tuned_batch`).
+        images_first: Whether cores share the images before anything else, as evenly as their number allows
+            (`kernels.tuned_gradients`).
     """
 
     batch: int
@@ -100,6 +102,7 @@ class Product:
     again_bytes: int = 0
     divided: str = ""
     images_outside: bool = False
+    images_first: bool = False
 
     def b_blocks(self, tile_n: int) -> int:
         """Blocks of 16 columns that a tile of B holds in L1."""

@@ -119,7 +119,7 @@ def _with_spare_cores(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     """
     found = _search(product, rates)
     count = min((count for count in block_counts(rates.cores) if count >= product.images), default=0)
-    if count <= product.images:
+    if count <= product.images or product.images_first:
         return found
     more = _search(replace(product, images=count), rates)
     return (*found, *(tiling for tiling in more if tiling.share_images == 1 and not tiling.columns))
@@ -291,9 +291,10 @@ def block_counts(cores: int) -> list[int]:
 def shares(product: Product, cores: int) -> Iterator[Share]:
     """Ways to cut a product for at most so many cores: the largest share along batch, images, m, n."""
     seen: set[Share] = set()
+    whole = product.images // math.gcd(product.images, cores) if product.images_first else 0
     for count in block_counts(cores):
         for share in _shares_of(product, count):
-            if share not in seen:
+            if share not in seen and whole in (0, share[1]):
                 seen.add(share)
                 yield share
 
