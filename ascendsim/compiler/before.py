@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ascendsim.core.keys import forget_oldest, key_of
 from ascendsim.lower import KnownUnits
@@ -20,6 +21,7 @@ from ascendsim.soc import SocSpec
 MOST_KINDS = 4  # of compilations that are remembered; sweeps over figures of a chip go through many
 MOST_UNITS = 500  # nodes, scopes or settled scopes; some 50 kB each
 _known: dict[Hashable, _Kind] = {}
+_plain: dict[Hashable, KnownUnits] = {}
 _runs: dict[Hashable, Known] = {}
 
 
@@ -66,18 +68,37 @@ class UnitsBefore:
             kind = _Kind()
             forget_oldest(_known, MOST_KINDS - 1)
         _known[key] = kind  # the last one that was used comes last
-        return kind.units(tilings)
+        units = kind.units(tilings)
+        units.plain, units.versioned = self._plain_units(tilings), _versioned(self.opset)
+        return units
+
+    def _plain_units(self, tilings: TilingSearch | None) -> KnownUnits:
+        choices = None if tilings is None else tilings.tilings
+        key = (self.soc.task_figures, self.opset, self.aicpu_types, key_of(self.flags), choices)
+        units = _plain.pop(key, None)
+        if units is None:
+            units = KnownUnits()
+            forget_oldest(_plain, MOST_KINDS - 1)
+        _plain[key] = units
+        units.make_room(MOST_UNITS)
+        return units
+
+
+@lru_cache(maxsize=MOST_KINDS)
+def _versioned(opset: OpSet) -> frozenset[str]:
+    return frozenset(one.name for one in opset if one.facts.versioned)
 
 
 def forget() -> None:
     """Begins anew: for who has changed the code of a running process."""
     _known.clear()
+    _plain.clear()
     _runs.clear()
 
 
 def known_runs(soc: SocSpec) -> Known:
-    """What runs of this process have worked out for a chip."""
-    figures = soc.figures
+    """What runs of this process have worked out for tasks of a chip."""
+    figures = soc.task_figures
     known = _runs.pop(figures, None)
     if known is None:
         known = Known()

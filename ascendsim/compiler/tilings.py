@@ -7,16 +7,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 
 from ascendsim.compiler.tiling_store import TilingStore, cache_folder
+from ascendsim.core.keys import forget_oldest
 from ascendsim.isa.instructions import Buffer, Move, Operand, Pipe
 from ascendsim.isa.program import Access, Block, BlockGroup, MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import accesses_of, task_of
 from ascendsim.lower.templates.stage import Stage, vector_core
-from ascendsim.lower.tiling_search import TilingSearch, Timer
+from ascendsim.lower.tiling_search import Choices, TilingSearch, Timer
 from ascendsim.machine import Stopwatch, run
 from ascendsim.soc import SocSpec
 
 MOST_CHIPS = 32  # whose searches are kept; sweeps over figures of a chip go through many
 _searches: dict[Hashable, TilingSearch] = {}
+_tilings: dict[Hashable, Choices] = {}  # of single tasks, by what decides these
 
 
 def tilings_of(soc: SocSpec, options: Mapping[str, object]) -> TilingSearch | None:
@@ -25,15 +27,23 @@ def tilings_of(soc: SocSpec, options: Mapping[str, object]) -> TilingSearch | No
 
 
 def tiling_search(soc: SocSpec) -> TilingSearch:
-    """The search of a chip: the same for all chips with equal figures, wherever these come from."""
+    """The search of a chip: the same for all chips with equal figures, wherever these come from. Tilings of
+    single tasks are the same for versions of CANN, which differ in steps and in gaps between tasks.
+    """
     figures = soc.figures
     if figures not in _searches:
-        if len(_searches) >= MOST_CHIPS:
-            del _searches[next(iter(_searches))]
-        folder = cache_folder()
-        store = TilingStore(folder / "tilings", figures) if folder is not None else None
-        _searches[figures] = TilingSearch(timer_of(soc), alone_on(soc), store)
+        forget_oldest(_searches, MOST_CHIPS - 1)
+        forget_oldest(_tilings, MOST_CHIPS - 1)
+        task = soc.task_figures
+        if task not in _tilings:
+            _tilings[task] = _choices(task)
+        _searches[figures] = TilingSearch(timer_of(soc), alone_on(soc), _tilings[task], _choices(figures))
     return _searches[figures]
+
+
+def _choices(figures: Hashable) -> Choices:
+    folder = cache_folder()
+    return Choices(TilingStore(folder / "tilings", figures) if folder is not None else None)
 
 
 def timer_of(soc: SocSpec) -> Timer:

@@ -27,7 +27,7 @@ class Constant:
             from where they are.
     """
 
-    __slots__ = ("_array", "_forms", "_loader", "absent_because", "computed")
+    __slots__ = ("__weakref__", "_array", "_forms", "_loader", "absent_because", "computed")
 
     def __init__(
         self,

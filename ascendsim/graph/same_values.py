@@ -6,6 +6,8 @@ Each level looks only within groups that agree so far, so that large weights are
     2  a few bytes at regular distances and at the end           64 places
     3  hash of all bytes
     4  comparison of all bytes
+
+Tensors with one and the same `Constant` are equal without a look at it.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ def same_values(
         tensors: Constants whose values are at hand.
         form: What must agree besides the bytes.
     """
-    groups = [list(tensors)]
-    for level in (form, _sample_key, _hash_key):
-        groups = [part for group in groups for part in _split(group, level)]
+    groups = _split(list(tensors), form)
+    for level in (_sample_key, _hash_key):
+        groups = [part for group in groups for part in _split(group, _once(level, group))]
     return [part for group in groups for part in _equal(group)]
 
 
@@ -45,6 +47,20 @@ def _split(group: list[Tensor], key: Callable[[Tensor], Hashable]) -> list[list[
     for tensor in group:
         parts.setdefault(key(tensor), []).append(tensor)
     return [part for part in parts.values() if len(part) > 1]
+
+
+def _once(key: Callable[[Tensor], Hashable], group: list[Tensor]) -> Callable[[Tensor], Hashable]:
+    """The key, made once for each constant of a group, and not at all if there is only one."""
+    alone = len({id(tensor.constant) for tensor in group}) == 1
+    known: dict[int, Hashable] = {}
+
+    def of(tensor: Tensor) -> Hashable:
+        place = id(tensor.constant)
+        if place not in known:
+            known[place] = None if alone else key(tensor)
+        return known[place]
+
+    return of
 
 
 def _sample_key(tensor: Tensor) -> Hashable:
@@ -62,8 +78,12 @@ def _equal(group: list[Tensor]) -> list[list[Tensor]]:
     """
     found = []
     while len(group) > 1:
-        first = _bytes_of(group[0])
-        same = [tensor for tensor in group if np.array_equal(_bytes_of(tensor), first)]
+        first = group[0]
+        same = [
+            tensor
+            for tensor in group
+            if tensor.constant is first.constant or np.array_equal(_bytes_of(tensor), _bytes_of(first))
+        ]
         if len(same) > 1:
             found.append(same)
         group = [tensor for tensor in group if tensor not in same]

@@ -16,6 +16,7 @@ from ascendsim.isa.program import MemoryPlan, Program, ProgramInfo, Task
 from ascendsim.lower.accesses import ai_cpu_stage, link_stage, task_of
 from ascendsim.lower.engine import Scratching, check_static, with_workspace, workspace_name, workspaces_of
 from ascendsim.lower.fused import ChainWork, ScopeLowering
+from ascendsim.lower.known_units import KnownUnits, LoweredUnit
 from ascendsim.lower.memory import MemoryOptions, TaskOrder, plan_memory, takeovers
 from ascendsim.lower.needed_flags import with_needed_flags, with_useful_flags
 from ascendsim.lower.streams import StreamOptions, with_streams
@@ -31,7 +32,7 @@ from ascendsim.lower.templates.staged import lower_staged
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.lower.templates.vector import lower_vector
 from ascendsim.lower.tiling_search import Options, Tiled, TilingSearch
-from ascendsim.lower.units import KnownUnits, LoweredUnit, UnitLowering
+from ascendsim.lower.units import UnitLowering
 from ascendsim.lower.ways import WayPicker
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (

@@ -46,48 +46,18 @@ class Store(Protocol):
         """Keeps a choice."""
 
 
-class TilingSearch:
-    """Finds the quickest option for work of one chip.
+class Choices:
+    """What is known of choices, by the work.
 
     Args:
-        timer: Of that chip.
-        alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed
-            for ways.
-        store: Knows choices of other processes; None = each process finds them itself.
+        store: Knows those of other processes; None = each process finds them itself.
     """
 
-    def __init__(
-        self,
-        timer: Timer,
-        alone: Callable[[Sequence[Stage]], int] | None = None,
-        store: Store | None = None,
-    ) -> None:
-        self._timer, self._alone, self._store = timer, alone, store
+    def __init__(self, store: Store | None = None) -> None:
+        self._store = store
         self._known: dict[Hashable, int] = {}
 
-    def choose(self, work: Tiled, options: Options) -> int:
-        """Index of the quickest option; of equals the first, which is the one that the closed form likes
-        better.
-
-        Options without a program (the operands of an epilogue do not fit beside the tile) are left out; if
-        there are no others, it is 0.
-        """
-        if len(options) == 1:
-            return 0
-        return self._remembered(
-            anonymous(work), len(options), lambda: self._quickest(options, weights_of(work))
-        )
-
-    def choose_way(self, work: WorkChoice, ways: Ways) -> int:
-        """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without
-        a program are left out.
-        """
-        alone = self._alone
-        if alone is None:
-            return 0
-        return self._remembered(anonymous(work), len(ways), lambda: quickest(ways, alone))
-
-    def _remembered(self, key: Hashable, count: int, find: Callable[[], int]) -> int:
+    def get(self, key: Hashable, count: int, find: Callable[[], int]) -> int:
         """What is known of work, or found now; `count` choices it has."""
         if key not in self._known:
             if len(self._known) >= MOST_KNOWN:
@@ -99,6 +69,51 @@ class TilingSearch:
                     self._store.put(key, stored)
             self._known[key] = stored
         return self._known[key]
+
+
+class TilingSearch:
+    """Finds the quickest option for work of one chip.
+
+    Args:
+        timer: Of that chip.
+        alone: Runs tasks one after the other with nothing before them; returns their time in any unit. Needed
+            for ways.
+        tilings: Known of single tasks, also by searches of other chips on which these run alike; None =
+            nothing yet.
+        ways: Known of ways.
+    """
+
+    def __init__(
+        self,
+        timer: Timer,
+        alone: Callable[[Sequence[Stage]], int] | None = None,
+        tilings: Choices | None = None,
+        ways: Choices | None = None,
+    ) -> None:
+        self._timer, self._alone = timer, alone
+        self.tilings, self._ways = tilings or Choices(), ways or Choices()
+
+    def choose(self, work: Tiled, options: Options) -> int:
+        """Index of the quickest option; of equals the first, which is the one that the closed form likes
+        better.
+
+        Options without a program (the operands of an epilogue do not fit beside the tile) are left out; if
+        there are no others, it is 0.
+        """
+        if len(options) == 1:
+            return 0
+        return self.tilings.get(
+            anonymous(work), len(options), lambda: self._quickest(options, weights_of(work))
+        )
+
+    def choose_way(self, work: WorkChoice, ways: Ways) -> int:
+        """Index of the quickest way to do work, with nothing in L2 before; of equals the first. Ways without
+        a program are left out.
+        """
+        alone = self._alone
+        if alone is None:
+            return 0
+        return self._ways.get(anonymous(work), len(ways), lambda: quickest(ways, alone))
 
     def _quickest(self, options: Options, weights: Collection[str]) -> int:
         return quickest(options, lambda stage: self._timer(stage, weights))

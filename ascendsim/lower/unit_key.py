@@ -63,6 +63,11 @@ def unit_key(nodes: Sequence[Node]) -> tuple[Key, tuple[str, ...]] | None:
     return tuple(parts), tuple([tensor.name for tensor in numbers])
 
 
+def operators_of(key: Key) -> set[str]:
+    """Operators of a unit by its key."""
+    return {part[0] for part in key if isinstance(part, tuple) and isinstance(part[0], str)}
+
+
 def _tensor(tensor: Tensor) -> Hashable:
     producer = tensor.producer
     if producer is not None:

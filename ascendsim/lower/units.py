@@ -8,19 +8,19 @@ saves nearly all of the work on networks with equal layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from ascendsim.core.errors import CompileError, Named
-from ascendsim.core.keys import forget_oldest
+from ascendsim.core.errors import CompileError
 from ascendsim.graph.ir import Node
 from ascendsim.graph.scopes import internal_tensors
 from ascendsim.isa.program import Access, BlockGroup, RenamedBlock, Task
 from ascendsim.lower.engine import work_of, workspace_name
-from ascendsim.lower.fused import FusedScope, ScopeLowering, scope_name
+from ascendsim.lower.fused import FusedScope, ScopeLowering
+from ascendsim.lower.known_units import KnownUnits, LoweredUnit, Refusal, named_in
 from ascendsim.lower.templates.stage import Stage
 from ascendsim.lower.tiling_search import TILING
-from ascendsim.lower.unit_key import unit_key
+from ascendsim.lower.unit_key import Key, unit_key
 from ascendsim.opset import OpSet
 from ascendsim.opset.work import (
     AiCpuWork,
@@ -60,97 +60,6 @@ ENGINES: dict[type, str] = {
     LinkWork: "links",
     NoTask: "none",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredUnit:
-    """What a unit runs.
-
-    Attributes:
-        engine: What runs it, as in `ProgramInfo`.
-        tasks: Numbered from 0.
-        nothing: Where its outputs lie if it runs nothing.
-        internal: Names of tensors that never leave the core.
-        workspaces: Bytes of its scratch regions.
-        option: Which tiling its Cube task has, as `Stage.option`.
-    """
-
-    engine: str
-    tasks: tuple[Task, ...] = ()
-    nothing: NoTask | None = None
-    internal: frozenset[str] = frozenset()
-    workspaces: Mapping[str, int] = field(default_factory=dict)
-    option: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a scope has no program.
-
-    Attributes:
-        error: As the first such scope has it.
-        named: All that an error may name of the first scope.
-    """
-
-    error: CompileError
-    named: tuple[Named, ...]
-
-    @property
-    def can_be_shared(self) -> bool:
-        """Whether the error says all that it names, so that it can be told of an equal scope."""
-        about = self.error.about
-        return about is not None and set(about.named) <= set(self.named)
-
-    def without_trace(self) -> Refusal:
-        """The same, with an error that keeps nothing of where it was raised alive."""
-        error = self.error
-        return Refusal(
-            CompileError(error.about or error.subject, error.rule, error.actual, error.remedy), self.named
-        )
-
-    def of(self, named: Sequence[Named]) -> CompileError:
-        """The same refusal of an equal scope."""
-        error = self.error
-        assert error.about is not None
-        subject = error.about.with_names(dict(zip(self.named, named, strict=True)))
-        return CompileError(subject, error.rule, error.actual, error.remedy)
-
-
-def named_in(nodes: Sequence[Node], tensors: Sequence[str]) -> tuple[Named, ...]:
-    """All that an error may name of a scope, in an order that equal scopes share."""
-    names = [("tensor", name) for name in tensors]
-    names += [("scope", scope_name(nodes)), *(("node", node.name) for node in nodes)]
-    return tuple([Named(kind, name) for kind, name in names])
-
-
-@dataclass(slots=True)
-class KnownUnits:
-    """Units of one compilation, or of all of a process, by key, each with the names of its tensors; for one
-    chip, one opset and one set of options.
-
-    Attributes:
-        nodes: Single nodes.
-        scopes: Scopes of several nodes with the closed form's tiling, or why they have no program.
-        settled: Scopes with the tiling that they keep.
-        engines: What runs single nodes.
-    """
-
-    nodes: dict[Hashable, tuple[tuple[str, ...], LoweredUnit]] = field(default_factory=dict)
-    scopes: dict[Hashable, tuple[tuple[str, ...], FusedScope | Refusal]] = field(default_factory=dict)
-    settled: dict[Hashable, tuple[tuple[str, ...], FusedScope]] = field(default_factory=dict)
-    engines: dict[Hashable, str] = field(default_factory=dict)
-
-    def keep_scope(self, key: Hashable, names: tuple[str, ...], outcome: FusedScope | Refusal) -> None:
-        """Keeps what became of a scope for other compilations, without its graph."""
-        if isinstance(outcome, FusedScope):
-            self.scopes[key] = names, outcome.without_graph()
-        elif outcome.can_be_shared:
-            self.scopes[key] = names, outcome.without_trace()
-
-    def make_room(self, most: int) -> None:
-        """Forgets the first of the units of each kind if there are more than so many."""
-        for known in (self.nodes, self.scopes, self.settled, self.engines):
-            forget_oldest(known, most)
 
 
 class UnitLowering:
@@ -201,7 +110,7 @@ class UnitLowering:
         key, names = named
         found = self._known.scopes.get(key)
         if found is None:
-            found = self._before.scopes.get(key)
+            found = self._before.scope(key)
             if found is None:
                 return self._lower_scope(nodes, key, names)
             self._known.scopes[key] = found
@@ -224,19 +133,19 @@ class UnitLowering:
             return self._scopes.settled(self._scopes.lower(nodes), given)
         assert self._known is not None
         key, names = named
-        if key not in self._known.settled and key in self._before.settled:
-            self._known.settled[key] = self._before.settled[key]
+        if key not in self._known.settled and (found := self._before.settled_scope(key)):
+            self._known.settled[key] = found
         if key not in self._known.settled:
             scope = self.lower(nodes)
             first, outcome = self._known.scopes[key]
             if outcome is not scope:  # another scope with the key was refused, this one was not
                 return self._scopes.settled(scope, given)
             self._known.settled[key] = first, self._scopes.settled(scope, given)
-            self._before.settled[key] = first, self._known.settled[key][1].without_graph()
+            self._before.keep_settled(key, first, self._known.settled[key][1])
         before, settled = self._known.settled[key]
         return _renamed_scope(settled, nodes, dict(zip(before, names, strict=True)))
 
-    def _lower_scope(self, nodes: Sequence[Node], key: Hashable, names: tuple[str, ...]) -> FusedScope:
+    def _lower_scope(self, nodes: Sequence[Node], key: Key, names: tuple[str, ...]) -> FusedScope:
         assert self._known is not None
         try:
             scope = self._scopes.lower(nodes)
@@ -273,10 +182,11 @@ class UnitLowering:
             return _numbered(self._lower_node(node), first)
         assert self._known is not None
         key, names = named
-        found = self._known.nodes.get(key) or self._before.nodes.get(key)
+        found = self._known.nodes.get(key) or self._before.node(key)
         if found is None:
             lowered = self._lower_node(node)
-            self._known.nodes[key] = self._before.nodes[key] = names, lowered
+            self._known.nodes[key] = names, lowered
+            self._before.keep_node(key, names, lowered)
             return _numbered(lowered, first)
         self._known.nodes[key] = found
         before, lowered = found

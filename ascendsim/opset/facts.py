@@ -145,6 +145,8 @@ class Facts:
         maps: Ports of feature maps, of which an operator of Layout.FEATURE wants each in its format.
         makes_filters: Whether its result is a filter, which the Cube leaves in fractals.
         two_forms: Whether CANN's kernel has a form of high precision and one of high performance.
+        versioned: Whether its work differs between versions of CANN (`gelu_two_exponents`,
+            `sigmoid_polynomial` of `LowerContext`).
     """
 
     axes: AxesRule
@@ -163,6 +165,7 @@ class Facts:
     maps: tuple[int, ...] = (0,)
     makes_filters: bool = False
     two_forms: bool = False
+    versioned: bool = False
 
     def sign_of(self, node: Node) -> Sign:
         """What is known of the sign of a node's results."""

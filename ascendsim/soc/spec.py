@@ -8,7 +8,7 @@ says chip.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from html import escape
 
@@ -357,6 +357,19 @@ class SocSpec:
         """All figures of the chip, whatever their sources: equal for chips that behave alike."""
         notes = {"sources", "assumed", "fitted_on", "overrides"}
         return key_of([getattr(self, one.name) for one in fields(self) if one.name not in notes])
+
+    @property
+    def task_figures(self) -> Hashable:
+        """`figures` without what no single task feels once it is written: what passes between tasks, and
+        which steps operators have.
+        """
+        launch = replace(
+            self.launch, task_gap_us=0, model_call_us=0, host_launch_us=0, eager_launch_us=0, max_gears=0
+        )
+        kernels = replace(
+            self.kernels, gelu_two_exponents=False, sigmoid_polynomial=False, softmax_pads_fractals=False
+        )
+        return replace(self, launch=launch, kernels=kernels).figures
 
     @property
     def peak_fp16_tflops(self) -> float:

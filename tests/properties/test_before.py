@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 from random import Random
+from types import FunctionType
 
 import pytest
 
@@ -14,8 +15,10 @@ from ascendsim.compiler import before
 from ascendsim.core.errors import CompileError, Named, Subject
 from ascendsim.graph.ir import Node
 from ascendsim.isa.program import Program
-from ascendsim.lower.units import KnownUnits, Refusal, UnitLowering
+from ascendsim.lower.known_units import KnownUnits, Refusal
+from ascendsim.lower.units import UnitLowering
 from ascendsim.machine import Known, Statistics, run
+from ascendsim.ops import default_opset
 from tests.support.random_programs import random_chip, random_program
 
 # a network whose batch is cut, at batches that meet each other's, and one with refused scopes
@@ -63,6 +66,71 @@ def test_what_was_lowered_is_not_lowered_again(models_dir: Path, monkeypatch: py
     assert 4 * after < len(lowered)  # of pieces that only this batch is cut into
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [  # with Gelu; with Sigmoid, whose quick form the older versions lack
+        ("bert_tiny_s64", {}),
+        ("efficientnet_b1", {"op_select_implmode": "high_performance", "optypelist_for_implmode": "Sigmoid"}),
+    ],
+)
+def test_versions_of_cann_share_what_is_alike_in_them_and_nothing_else(
+    models_dir: Path, name: str, more: dict[str, str]
+) -> None:
+    def of(cann: str | None) -> tuple[str, float]:
+        model = asim.compile(
+            asim.load(models_dir / f"{name}.onnx"), soc="Ascend310P3", cann=cann, options=OPTIONS, **more
+        )
+        return program_hash(model.program), asim.simulate(model).duration_us
+
+    versions = (None, "5.1", "5.0")
+    first = []
+    for cann in versions:
+        before.forget()
+        first.append(of(cann))
+    assert len({text for text, _ in first}) > 1
+    for order in (versions, versions[::-1]):
+        before.forget()
+        found = {cann: of(cann) for cann in order}
+        assert [found[cann] for cann in versions] == first
+
+
+def test_another_version_lowers_next_to_nothing_of_a_network_of_convolutions(
+    models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered: list[object] = []
+    for kind in ("_lower_scope", "_lower_node"):
+
+        def counted(self: UnitLowering, *args: object, of: object = getattr(UnitLowering, kind)) -> object:
+            lowered.append(args)
+            return of(self, *args)  # type: ignore[operator]
+
+        monkeypatch.setattr(UnitLowering, kind, counted)
+    graph = asim.load(models_dir / "squeezenet1_1.onnx")
+    before.forget()
+    asim.compile(graph, soc="Ascend310P3", options=OPTIONS)
+    anew = len(lowered)
+    asim.compile(graph, soc="Ascend310P3", cann="5.1", options=OPTIONS)
+    assert 2 * (len(lowered) - anew) < anew  # scopes without a program are tried anew
+
+
+def test_operators_say_whether_they_ask_what_differs_between_versions() -> None:
+    """What the code of `lower` and of all that it calls names."""
+    flags = {"gelu_two_exponents", "sigmoid_polynomial"}
+
+    def asks(function: object, seen: set[object]) -> bool:
+        function = getattr(function, "func", function)
+        if not isinstance(function, FunctionType) or function in seen:
+            return False
+        seen.add(function)
+        names = {*function.__code__.co_names}
+        inner = [cell.cell_contents for cell in function.__closure__ or ()]
+        called = [*inner, *(function.__globals__.get(name) for name in names)]
+        return bool(names & flags) or any(asks(one, seen) for one in called)
+
+    for one in default_opset():
+        assert asks(one.lower, set()) == one.facts.versioned, one.name
+
+
 def test_no_graph_is_kept_alive(models_dir: Path) -> None:
     def nodes() -> int:
         gc.collect()
@@ -83,15 +151,15 @@ def test_a_kept_refusal_says_the_same() -> None:
         raise error
     except CompileError as raised:
         known = KnownUnits()
-        known.keep_scope("key", ("conv1",), Refusal(raised, (named,)))
-    _, kept = known.scopes["key"]
+        known.keep_scope(("key",), ("conv1",), Refusal(raised, (named,)))
+    _, kept = known.scopes[("key",)]
     assert isinstance(kept, Refusal)
     assert str(kept.error) == str(error)
     assert kept.error.__traceback__ is None
     assert str(kept.of((Named("node", "conv7"),))) == str(error).replace("conv1", "conv7")
     unnamed = CompileError("node 'conv1'", "must fit")
-    known.keep_scope("other", (), Refusal(unnamed, ()))  # others cannot be told of it
-    assert "other" not in known.scopes
+    known.keep_scope(("other",), (), Refusal(unnamed, ()))  # others cannot be told of it
+    assert ("other",) not in known.scopes
 
 
 def test_room_is_made_for_what_comes_last() -> None:

@@ -13,7 +13,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, InputError
 from ascendsim.graph import parsing
 from ascendsim.graph.builder import GraphBuilder
-from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
+from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor, Use
 from ascendsim.graph.same_values import same_values
 from ascendsim.graph.scopes import within
 from ascendsim.graph.sorting import sorted_nodes
@@ -236,6 +236,25 @@ def test_equal_constants_are_found_among_others() -> None:
         ["t1", "t3"],
     ]
     assert same_values(tensors[:2]) == []
+
+
+def test_tensors_with_one_constant_are_equal_without_its_values() -> None:
+    read: list[str] = []
+
+    def values() -> Array:
+        read.append("values")
+        return np.ones(8, np.int8)
+
+    shared = Constant(loader=values)
+    tensors = [Tensor(f"t{number}", DType.INT8, (8,), constant=shared) for number in range(3)]
+    assert same_values(tensors) == [tensors]
+    assert not read
+    other = Tensor("other", DType.INT8, (8,), constant=Constant(np.ones(8, np.int8)))
+    assert same_values([*tensors, other]) == [[*tensors, other]]
+    assert read == ["values"]
+    assert same_values(
+        [*tensors, Tensor("zero", DType.INT8, (8,), constant=Constant(np.zeros(8, np.int8)))]
+    ) == [tensors]
 
 
 @pytest.mark.parametrize("form", ["float32[?]", "float32[*]", "?[1]", "float32[n]"])

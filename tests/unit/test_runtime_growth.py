@@ -16,7 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 import ascendsim as asim
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Constant, Graph, Node, Tensor
-from ascendsim.lower.units import LoweredUnit, UnitLowering
+from ascendsim.lower.known_units import LoweredUnit
+from ascendsim.lower.units import UnitLowering
 from ascendsim.ops import default_opset
 from ascendsim.passes.infer import infer
 from ascendsim.runtime.control_flow import Value

@@ -17,7 +17,7 @@ from ascendsim.api.saving_manifest import program_hash
 from ascendsim.compiler import tiling_store, tilings
 from ascendsim.compiler.tiling_store import TilingStore, cache_folder, state_of_code
 from ascendsim.core.keys import key_of, stable_digest
-from ascendsim.lower.tiling_search import TilingSearch, anonymous
+from ascendsim.lower.tiling_search import Choices, TilingSearch, anonymous
 from ascendsim.soc import load
 from tests.support.lowering import matmul
 
@@ -44,6 +44,7 @@ def test_what_one_process_has_timed_the_next_one_does_not(
 
     def compiled(batch: int) -> tuple[str, int]:
         monkeypatch.setattr(tilings, "_searches", {})  # as in a new process
+        monkeypatch.setattr(tilings, "_tilings", {})
         timed.clear()
         return program_hash(asim.compile(asim.load(LENET, batch=batch), SOC).program), len(timed)
 
@@ -86,9 +87,10 @@ def test_a_choice_that_the_work_does_not_have_is_found_anew(tmp_path: Path) -> N
     store = TilingStore(tmp_path, ())
     store.put(anonymous(work), 2)
     options = [lambda: None] * 2
-    search = TilingSearch(lambda stage, weights: 1, store=store)
+    search = TilingSearch(lambda stage, weights: 1, tilings=Choices(store))
     assert search.choose(work, options) == 0  # type: ignore[arg-type]
-    assert TilingSearch(lambda stage, weights: 1, store=store).choose(work, options * 2) == 2  # type: ignore[arg-type]
+    search = TilingSearch(lambda stage, weights: 1, tilings=Choices(store))
+    assert search.choose(work, options * 2) == 2  # type: ignore[arg-type]
 
 
 def test_broken_lines_are_left_out(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ OPERATORS: tuple[OpDef, ...] = (
         Layout.FOLLOW,
         expand=_sigmoid_written_out,
         in_place=True,
-        facts=replace(_POSITIVE, two_forms=True),
+        facts=replace(_POSITIVE, two_forms=True, versioned=True),
     ),
     _make("Tanh", by_kernel("TANH", lambda _n, x: np.tanh(x)), TANH_STEPS, wide=True),
     _make(
@@ -357,7 +357,7 @@ OPERATORS: tuple[OpDef, ...] = (
         mindspore="GeLU",
         expand=_gelu_written_out,
         in_place=True,
-        facts=replace(ELEMENTWISE, two_forms=True),
+        facts=replace(ELEMENTWISE, two_forms=True, versioned=True),
     ),
     _make(
         "Swish",

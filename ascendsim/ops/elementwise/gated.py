@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -148,7 +149,14 @@ _FACTS = Facts(along("dim", ports=()), Kind.ELEMENTWISE, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
     OpDef("SwiGlu", _infer, with_numpy(_gated), _lower, domain="ascend", facts=_FACTS),
-    OpDef("GeGluV2", _infer_gelu, with_numpy(_gelu_gated), _lower_gelu, domain="ascend", facts=_FACTS),
+    OpDef(
+        "GeGluV2",
+        _infer_gelu,
+        with_numpy(_gelu_gated),
+        _lower_gelu,
+        domain="ascend",
+        facts=replace(_FACTS, versioned=True),
+    ),
     OpDef(
         "SwiGluGrad",
         _infer_gradient,

@@ -11,9 +11,10 @@ AvgPoolV2FusionPass takes (assumed: from the order of CANN's releases).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import reduce
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -96,15 +97,26 @@ class AvgPoolFusionPass(FusionRule):
                     graph.fresh(f"{pool.name}_factors"),
                     kind,
                     whole,
-                    constant=Constant(
-                        loader=lambda: np.ascontiguousarray(
-                            np.broadcast_to((taps / counts).astype(kind.numpy), whole)
-                        )
-                    ),
+                    constant=_factors((taps / counts).astype(kind.numpy), whole),
                 )
             )
             result = context.add(graph, "Mul", [result, factors], name=f"{pool.name}_mul", like=pool).output
         replace_root(graph, pool, result)
+
+
+_known_factors: WeakValueDictionary[Hashable, Constant] = WeakValueDictionary()
+
+
+def _factors(row: Array, whole: tuple[int, ...]) -> Constant:
+    """Factors of one map, for all maps of a tensor; the same constant for all poolings that agree in both,
+    since such tensors are as large as the maps.
+    """
+    key = (row.tobytes(), row.dtype, row.shape, whole)
+    known = _known_factors.get(key)
+    if known is None:
+        known = Constant(loader=lambda: np.ascontiguousarray(np.broadcast_to(row, whole)))
+        _known_factors[key] = known
+    return known
 
 
 class AvgPoolV2FusionPass(AvgPoolFusionPass):
