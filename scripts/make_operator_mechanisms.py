@@ -31,7 +31,8 @@ class Mechanism:
 
 OPEN = {"kernels.tiling_ns": 0, "kernels.core_code_ns": 0}
 FILTERS = {"kernels.transdata_filter_cycles": 0, "kernels.transdata_by_images": False}
-CONVOLUTIONS = frozenset({"Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"})
+GRADIENTS = frozenset({"Conv2DBackpropInput", "Conv2DBackpropFilter"})
+CONVOLUTIONS = GRADIENTS | {"Conv2D"}
 MECHANISMS = (
     Mechanism(
         "bus turned around between reads and writes; more than 300 us",
@@ -65,6 +66,13 @@ MECHANISMS = (
         {"kernels.divides_maps": False},
     ),
     Mechanism("channels cut into equal parts", "310", frozenset({"Conv2D"}), {"kernels.divides_maps": False}),
+    Mechanism("cut as tuned", "910A-tuned", GRADIENTS, {"kernels.tuned_gradients": False}),
+    Mechanism(
+        "DRAM as these rows have it",
+        "910A-tuned",
+        GRADIENTS,
+        {"dram.read_gb_per_s": 1024, "dram.write_gb_per_s": 1024, "dram.mixed_efficiency": 1},
+    ),
     Mechanism(
         "traffic of both directions at its measured rate",
         "310",

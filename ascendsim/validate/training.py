@@ -69,7 +69,8 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
         best = max((-int(row["devices"]), _TRUST[row["trust"]]) for row in found)
         chosen = [row for row in found if (-int(row["devices"]), _TRUST[row["trust"]]) == best]
         measured = median(float(row["throughput_per_s"]) for row in chosen)
-        points.append(Point(group, GROUPS[group], model, f"{model}.onnx", batch, measured, False))
+        file = chosen[0]["structure"] or f"{model}.onnx"
+        points.append(Point(group, GROUPS[group], model, file, batch, measured, False))
     return tuple(points)
 
 

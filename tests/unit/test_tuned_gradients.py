@@ -33,6 +33,18 @@ def test_only_gradients_of_maps_with_one_tap_or_a_stride_begin_with_the_images()
     assert not product_of(gradient(32, 1), load("Ascend910B")).images_first
 
 
+@pytest.mark.parametrize("cores", [1, 24, 30, 32])
+def test_every_gradient_has_a_share(cores: int) -> None:
+    soc = load("Ascend910A", {"ai_cores": cores})
+    for images in (1, 5, 12, 30, 33, 64):
+        for work in (
+            gradient(images, 1),
+            gradient(images, 3, spread=2),
+            replace(gradient(images, 1), batch=8),
+        ):
+            assert best_tilings(product_of(work, soc), soc)
+
+
 @pytest.mark.parametrize("images", [1, 6, 16, 32, 48, 256])
 def test_as_many_cores_share_the_images_as_divide_both(images: int) -> None:
     product = product_of(gradient(images, 1), SOC)

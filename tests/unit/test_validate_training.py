@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import ascendsim as asim
 from ascendsim.cli.main import main
 from ascendsim.validate import training
 from ascendsim.validate.points import Point
@@ -39,7 +41,17 @@ def test_eager_steps_stand_apart() -> None:
     eager = {(point.model, point.batch): point for point in both if point.group == "910A eager"}
     assert eager["mobilenet_v1", 256].throughput == pytest.approx((2284.98 + 2401.673) / 2)
     assert len(both) == len(training_points()) + len(eager)
-    assert all((Path("tests/data/models") / point.file).name == f"{point.model}.onnx" for point in both)
+    others = {(point.model, point.batch): point.file for point in both if point.file != f"{point.model}.onnx"}
+    assert others == {("vgg16", 64): "published/vgg16_bn.onnx"}
+
+
+def test_vgg16_of_64_images_has_normalisation_and_no_biases(models_dir: Path) -> None:
+    """As MindSpore's zoo trains it on CIFAR-10."""
+    graph = asim.load(models_dir / "published" / "vgg16_bn.onnx")
+    kinds = Counter(node.op_type for node in graph.nodes)
+    assert (kinds["Conv"], kinds["BatchNormalization"]) == (13, 13)
+    assert all(len(node.inputs) == 2 for node in graph.nodes if node.op_type == "Conv")
+    assert graph.outputs[0].shape == (1, 10)
 
 
 def test_profiles_have_the_published_totals() -> None:

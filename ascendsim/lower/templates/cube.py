@@ -173,9 +173,9 @@ def product_of(work: CubeWork, soc: SocSpec) -> Product:
 
 
 def _by_image(work: CubeWork) -> bool:
-    """Whether this is the gradient of a map whose kernel is one tap, or whose stride is not 1."""
+    """Whether this is the gradient of a map, of one group, with one tap or a stride that is not 1."""
     conv = work.conv
-    if conv is None or not work.transposed:
+    if conv is None or not work.transposed or work.batch > 1:
         return False
     spread = conv.height * conv.width > math.prod(work.a.shape[2:][-2:])  # by zeros in between
     return unfold.taps(conv) == 1 or spread
