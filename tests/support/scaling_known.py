@@ -94,6 +94,10 @@ SHORT_LOADS = (
     "it; looking at half of L0 everywhere makes ten networks on three chips up to 0.4 % quicker, and BERT "
     "on 910B1 0.8 to 1.4 %, and compiling take 1.3 to 1.8 times as long"
 )
+WHOLE_IN_UB = (
+    "TransposeD with a last axis that stays is started in blocks of as many places as UB holds, whatever the "
+    "number of cores (the vendor's kernel): two where UB holds all of a tensor, so that 22.7 us become 64.1"
+)
 SHORT_LIST = (
     "the search times one share for each size of tile, and of these six at most that the closed form puts "
     "within 8 % of its best: the quickest tiling stays possible with more of a resource, but may fall off "
@@ -138,6 +142,9 @@ KNOWN_MORE: tuple[Known, ...] = (
     Known("cores", ("ghostnet", "Ascend910A"), ALL_LAUNCHED, 1.14),
     Known("cores", ("shufflenet_v1", "Ascend910A"), ALL_LAUNCHED, 1.12),
     Known("cores", (), BLOCKS, 1.07),  # 16 to 32 cores of 310P3: 58 of densenet121's 56 us are ConcatD
+    Known("UB", ("deit_small", "Ascend910A"), WHOLE_IN_UB, 1.41),
+    Known("UB", ("vit_s_16", "Ascend910A"), WHOLE_IN_UB, 1.41),
+    Known("UB", ("swin_t", "Ascend910A"), WHOLE_IN_UB, 1.31),
     Known(
         "UB", (), "a share is cut in four tiles at least; in a smaller UB it is more, which hide more", 1.03
     ),
