@@ -12,6 +12,7 @@ import pytest
 import ascendsim as asim
 from ascendsim.api.saving_manifest import program_hash
 from ascendsim.compiler import before
+from ascendsim.compiler.cann_versions import VERSIONS, with_version
 from ascendsim.core.errors import CompileError, Named, Subject
 from ascendsim.graph.ir import Node
 from ascendsim.isa.program import Program
@@ -19,6 +20,7 @@ from ascendsim.lower.known_units import KnownUnits, Refusal
 from ascendsim.lower.units import UnitLowering
 from ascendsim.machine import Known, Statistics, run
 from ascendsim.ops import default_opset
+from ascendsim.soc import load
 from tests.support.random_programs import random_chip, random_program
 
 # a network whose batch is cut, at batches that meet each other's, and one with refused scopes
@@ -111,6 +113,16 @@ def test_another_version_lowers_next_to_nothing_of_a_network_of_convolutions(
     anew = len(lowered)
     asim.compile(graph, soc="Ascend310P3", cann="5.1", options=OPTIONS)
     assert 2 * (len(lowered) - anew) < anew  # scopes without a program are tried anew
+
+
+def test_single_tasks_feel_no_version_of_cann_and_all_other_figures() -> None:
+    """Otherwise versions would share nothing, or what differs."""
+    soc = load("Ascend310P3")
+    for version in VERSIONS:
+        assert with_version(soc, version).task_figures == soc.task_figures
+    assert with_version(soc, "5.0").figures != soc.figures
+    for key, value in (("l2.size", 1 << 20), ("dram.read_gb_per_s", 99.0), ("launch.block_dispatch_ns", 9.0)):
+        assert load("Ascend310P3", {key: value}).task_figures != soc.task_figures, key
 
 
 def test_operators_say_whether_they_ask_what_differs_between_versions() -> None:
