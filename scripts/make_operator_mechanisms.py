@@ -68,6 +68,12 @@ MECHANISMS = (
     Mechanism("channels cut into equal parts", "310", frozenset({"Conv2D"}), {"kernels.divides_maps": False}),
     Mechanism("cut as tuned", "910A-tuned", GRADIENTS, {"kernels.tuned_gradients": False}),
     Mechanism(
+        "whole blocks of channels a core, strides of load3d",
+        "910A-tuned",
+        frozenset({"DepthwiseConv2DBackpropFilter"}),
+        {"kernels.depthwise_by_blocks": False},
+    ),
+    Mechanism(
         "DRAM as these rows have it",
         "910A-tuned",
         GRADIENTS,

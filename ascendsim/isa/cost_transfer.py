@@ -23,7 +23,7 @@ from ascendsim.isa.cost_model import (
     whole_cycles,
     with_start,
 )
-from ascendsim.isa.instructions import Buffer, Img2Col, Move
+from ascendsim.isa.instructions import LOAD3D_STRIDES, Buffer, Img2Col, Move
 from ascendsim.soc.spec import PortSpec, SocSpec
 
 
@@ -74,16 +74,16 @@ def load3d_efficiency(load: Img2Col, to_a: bool, ports: PortSpec) -> float:
     """Rate of a load3d relative to the full width of its port.
 
     A fractal takes 2 cycles of L0A or 4 of L0B if it comes from one input row, and one more for each row it
-    spans if there are several and the chip counts them; a stride s of 2, 4 or 8 takes 2 s. It is never slower
-    than the chip's least share (c220, vendor documentation).
+    spans if there are several and the chip counts them; a stride s of 2, 4 or 8 takes s times 2 or 4, others
+    the chip's least share, which is never passed (c220, vendor documentation; strides into L0B as into L0A,
+    which tuned gradients of depthwise filters on 910A bear out).
     """
     rows, stride = load.input_rows, load.stride_w
     spanned = rows if rows > 1 and ports.load3d_counts_rows else 0
-    if not to_a:
-        return max(4 / (4 + spanned), ports.load3d_least_l0b)
-    if stride not in (1, 2, 4, 8):
-        return ports.load3d_least_l0a
-    return max(2 / (2 * stride + spanned), ports.load3d_least_l0a)
+    turns, least = (2, ports.load3d_least_l0a) if to_a else (4, ports.load3d_least_l0b)
+    if stride not in LOAD3D_STRIDES:
+        return least
+    return max(turns / (turns * stride + spanned), least)
 
 
 def _on_chip_width(move: Move, soc: SocSpec) -> float:

@@ -166,6 +166,9 @@ class Move:
         return self.bursts * self.burst_bytes
 
 
+LOAD3D_STRIDES = (1, 2, 4, 8)  # that load3d has a rate for; others come at its least one (vendor's table)
+
+
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Img2Col:

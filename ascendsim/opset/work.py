@@ -181,6 +181,7 @@ class FilterWork:
         batch: Groups.
         dtype: Operand type on the Cube; accumulation is float32.
         useful_macs: Without padding and enlarged groups.
+        depthwise: Whether each filter has one channel of its own.
     """
 
     m: int
@@ -192,6 +193,7 @@ class FilterWork:
     batch: int = 1
     dtype: DType = DType.FLOAT16
     useful_macs: int = 0
+    depthwise: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,6 +269,7 @@ class KernelSpec:
     # gradients of convolutions are cut as the vendor tuned them: those of filters share images among any
     # number of cores that divides these, those of maps begin with the images if they have one tap or a stride
     tuned_gradients: bool
+    depthwise_by_blocks: bool  # gradients of depthwise filters give each core whole blocks of channels
     convolves_hf32: bool  # convolutions of float32 maps and their gradients cut them to HF32
     even_images: bool  # convolutions of about as many images as cores take as many as have equally many
     even_columns: bool  # products of few rows are cut into parts with the same number of column blocks

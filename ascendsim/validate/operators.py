@@ -53,7 +53,7 @@ _SMALL_TASKS = {
     "ReluGrad",
     "ReluV2",
 }
-_ADDS_UP = {"Conv2DBackpropFilter", "Conv2DBackpropFilterD"}
+_ADDS_UP = {"Conv2DBackpropFilter", "Conv2DBackpropFilterD", "DepthwiseConv2DBackpropFilter"}
 FITTED_KINDS = frozenset(_SMALL_TASKS | {"TransData", "gqa"})
 
 # Duration less time of the vector cores on 910B: 0.53 us at 1 block, 1.08 at 8, 2.61 at 40, 3.36 at 48

@@ -82,6 +82,23 @@ def filter_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
     return bench.finish(made, macs=math.prod(out) * image[1] * kernel * kernel)
 
 
+def depthwise_filter_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
+    """The gradient of filters that have one channel each, from its image and the gradient of its result."""
+    stored, made_by = operands_of(row)[:2]
+    out, image = logical(made_by), logical(stored)
+    kernel, stride, pad = _window(image, row.outputs[0].shape, out, stored.shape[1])
+    kind = made_by.dtype or DType.FLOAT16
+    made = bench.builder.op(
+        "DepthwiseConv2DBackpropFilter",
+        *(bench.stored(image, kind), bench.made(out, kind)),
+        domain="ascend",
+        filter_size=[out[1], 1, kernel, kernel],
+        strides=(stride, stride),
+        pads=pad,
+    )
+    return bench.finish(made, macs=math.prod(out) * kernel * kernel)
+
+
 def _kind(row: OperatorRow) -> DType:
     """Type of the operands; float32 where float16 ones have a float32 result, and the precision mode is to
     convert them.
@@ -105,14 +122,26 @@ def _window(
 ) -> tuple[int, int, tuple[int, int, int, int]]:
     """Kernel, stride and padding of a square convolution: FRACTAL_Z has blocks x kernel^2 rows of fractals.
 
-    Padding is the same on all sides if it can be; else what does not come out even is at the end.
+    Padding is the same on all sides if it can be; else what does not come out even is at the end. The stride
+    is the one nearest to the quotient of the maps' sizes for which padding below twice the kernel explains
+    them; a result of one position says nothing of it, and has 1 if it can.
+
+    Raises:
+        ValueError: No square window makes a map of this size out of the other.
     """
     kernel = math.isqrt(weight[0] // blocks)
-    stride = round(image[2] / out[2])
-    totals = [p for p in range(2 * kernel) if (image[2] + p - kernel) // stride + 1 == out[2]]
-    total = next((p for p in totals if p % 2 == 0), totals[0])
-    top = total // 2
-    return kernel, stride, (top, top, total - top, total - top)
+
+    def fits(side: int, padding: int, stride: int) -> bool:
+        return (image[side] + padding - kernel) // stride + 1 == out[side]
+
+    likely = 1 if out[2] == out[3] == 1 else max(1, round(image[2] / out[2]))
+    for stride in sorted(range(1, image[2] + 1), key=lambda stride: abs(stride - likely)):
+        totals = [p for p in range(2 * kernel) if fits(2, p, stride) and fits(3, p, stride)]
+        if totals:
+            total = next((p for p in totals if p % 2 == 0), totals[0])
+            top = total // 2
+            return kernel, stride, (top, top, total - top, total - top)
+    raise ValueError(f"no window of {kernel} x {kernel} makes {out} of {image}")
 
 
 def product(row: OperatorRow, bench: Bench) -> OneOperator:

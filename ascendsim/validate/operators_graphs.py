@@ -18,6 +18,7 @@ from ascendsim.validate.operators_calls import CALLS
 from ascendsim.validate.operators_cube import (
     convolution,
     convolution_gradient,
+    depthwise_filter_gradient,
     filter_gradient,
     product,
     sample_groups,
@@ -306,6 +307,7 @@ _BUILDERS: dict[str, _Builder] = {
     "MaxPoolWithArgmaxV1": _max_pool,
     "Conv2D": convolution,
     **dict.fromkeys(("Conv2DBackpropInput", "Conv2DBackpropInputD"), convolution_gradient),
+    "DepthwiseConv2DBackpropFilter": depthwise_filter_gradient,
     **dict.fromkeys(("Conv2DBackpropFilter", "Conv2DBackpropFilterD"), filter_gradient),
     **dict.fromkeys(("MatMulV2", "MatMulV3"), product),
     **dict.fromkeys(("MatMul", "Matmul"), _any_product),

@@ -114,7 +114,8 @@ def test_what_compiled_code_reads_is_what_the_product_and_the_chip_say(chip: str
             assert all(
                 getattr(told.conv, name) == getattr(product.conv, name) for name in ConvNumbers._fields
             )
-        assert {field.name for field in fields(Rates)} - {"waiting"} <= set(RateNumbers._fields)
+        others = {"waiting", "load3d_least_l0b"}  # the second is of gradients of filters, not compiled
+        assert {field.name for field in fields(Rates)} - others <= set(RateNumbers._fields)
 
 
 def test_compiled_code_is_loaded_when_the_process_has_searched_enough(

@@ -279,8 +279,9 @@ def filters() -> tuple[tuple[FilterProduct, Rates, tuple[FilterTiling, ...]], ..
     for sizes, chip in FILTERS:
         split = {"vector_cores": 8} if load(chip).split_cores else {}
         soc = load(chip, {"ai_cores": 4, "buffers.l1": 64 << 10} | split)
-        product, rates = FilterProduct.of(filter_work(*sizes)), rates_of(soc, "float16")
-        found.append((product, rates, tuple(filter_candidates(product, rates, sharing_of_images(soc)))))
+        work = filter_work(*sizes)
+        product, rates = FilterProduct.of(work), rates_of(soc, "float16")
+        found.append((product, rates, tuple(filter_candidates(product, rates, sharing_of_images(work, soc)))))
     return tuple(found)
 
 

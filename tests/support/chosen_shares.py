@@ -258,7 +258,7 @@ def filters() -> str:
         for chip in CHIPS[:5]:
             soc, work = load(chip), filter_work(*sizes)
             rates = rates_of(soc, work.dtype.value, True)
-            found = list(candidates(FilterProduct.of(work), rates, sharing_of_images(soc)))
+            found = list(candidates(FilterProduct.of(work), rates, sharing_of_images(work, soc)))
             cycles = [one.cycles for one in found]
             best = min(found, key=lambda one: one.cycles)
             rows.append(

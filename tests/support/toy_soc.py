@@ -168,6 +168,7 @@ TOY = SocSpec(
         convolves_hf32=False,
         even_images=False,
         tuned_gradients=False,
+        depthwise_by_blocks=False,
         attention_start_ns=0.0,
         core_bytes=None,
         images_added=1,

@@ -159,6 +159,7 @@ def _filter(work: FilterWork, sizes: bool) -> str:
         words += [f"{work.m}x{work.n}"]
         words += [f"batch {work.batch}"] if work.batch != 1 else []
         words += [f"useful {work.useful_macs}", _geometry(work.conv)]
+    words += ["depthwise"] if work.depthwise else []
     return " ".join([*words, f"{_ref(work.gradient)} {_ref(work.image)} -> {_ref(work.out)}"])
 
 

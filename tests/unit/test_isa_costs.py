@@ -185,10 +185,22 @@ def test_load3d_knows_strides_up_to_8_where_the_least_share_of_the_port_is_lower
     assert (took[4], took[8], took[9], took[16]) == (4 * took[1], 8 * took[1], 64 * took[1], 64 * took[1])
 
 
-# 256, 2 * 512 / 8 and never below 2 * 512 / 18 bytes per cycle on the toy chip's port
-@pytest.mark.parametrize(("rows", "cycles"), [(1, 256), (4, 512), (60, 1152)])
-def test_load3d_into_l0b(rows: int, cycles: int) -> None:
-    load = Img2Col(at(Buffer.L0B), at(Buffer.L1), 65536, 1, rows)
+# 256, 2 * 512 / 8 and never below 2 * 512 / 18 bytes per cycle on the toy chip's port; strides divide them
+@pytest.mark.parametrize(
+    ("stride", "rows", "cycles"),
+    [
+        (1, 1, 256),
+        (1, 4, 512),
+        (1, 60, 1152),
+        (2, 1, 512),
+        (2, 4, 768),
+        (4, 1, 1024),
+        (8, 1, 1152),
+        (3, 1, 1152),
+    ],
+)
+def test_load3d_into_l0b(stride: int, rows: int, cycles: int) -> None:
+    load = Img2Col(at(Buffer.L0B), at(Buffer.L1), 65536, stride, rows)
     assert cost(load, TOY).occupancy == cycles + 15
 
 

@@ -68,6 +68,7 @@ def test_all_figures_are_free_or_named() -> None:
         "queue",
     }
     named |= {"unaligned", "cut_rows", "cut_ragged", "request", "line", "holds_requests", "waiting"}
+    named |= {"load3d_least_l0b"}  # of gradients of filters
     assert {field.name for field in fields(Rates)} == named | {*FAST, *QUICK}
     assert cycles(product(64, 64), free()) == 0
 

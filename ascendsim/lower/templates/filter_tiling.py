@@ -17,6 +17,7 @@ from typing import Literal
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, align, c0, ceil_div
+from ascendsim.isa.instructions import LOAD3D_STRIDES
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Rates, rates_of
 from ascendsim.lower.templates.score import IMPERFECT_OVERLAP, tiled_blocks
@@ -26,8 +27,10 @@ from ascendsim.soc.spec import SocSpec
 
 # How many cores share the images. "first": as many as divide them, and other axes are cut only if that leaves
 # several cores for each part (profiles of the 910B with 30 cores: 16 blocks for 16 images). "divided": any
-# number that divides them (tilings of 910A, `kernels.tuned_gradients`). "any": by score (split cores).
-Images = Literal["first", "divided", "any"]
+# number that divides them (tilings of 910A, `kernels.tuned_gradients`). "none": a core has whole blocks of
+# channels, of all images (filters of one channel each, `kernels.depthwise_by_blocks`). "any": by score (split
+# cores).
+Images = Literal["first", "divided", "none", "any"]
 
 _CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)  # parts that an axis of a share is cut in
 
@@ -107,7 +110,7 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
     Raises:
         CompileError: If the Cube lacks the type or no tile fits.
     """
-    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value, True), sharing_of_images(soc))
+    found = _best(FilterProduct.of(work), rates_of(soc, work.dtype.value, True), sharing_of_images(work, soc))
     if found is None:
         raise CompileError(
             "the gradient of a filter",
@@ -118,8 +121,10 @@ def filter_tiling(work: FilterWork, soc: SocSpec) -> FilterTiling:
     return found
 
 
-def sharing_of_images(soc: SocSpec) -> Images:
+def sharing_of_images(work: FilterWork, soc: SocSpec) -> Images:
     """How many cores of a chip share the images."""
+    if work.depthwise and soc.kernels.depthwise_by_blocks:
+        return "none"
     if soc.split_cores:
         return "any"
     return "divided" if soc.kernels.tuned_gradients else "first"
@@ -144,6 +149,10 @@ def candidates(product: FilterProduct, rates: Rates, images: Images) -> Iterator
 
 def _shares(product: FilterProduct, cores: int, images: Images) -> Iterator[tuple[int, int, int, int, int]]:
     """What one core takes along groups, images, positions, m and columns."""
+    if images == "none":
+        own = ceil_div(product.groups, min(product.groups, cores))
+        yield own, product.images, product.positions, product.m, product.blocks
+        return
     divisors = [count for count in range(1, cores + 1) if product.images % count == 0]
     sizes = (
         product.groups,
@@ -245,9 +254,7 @@ def filter_score(product: FilterProduct, rates: Rates, t: FilterTiling) -> float
     steps = tiles * chunks * ceil_div(ceil_div(t.run, product.block), t.step)
     share_rows, share_columns = tiled_blocks(t.m, t.tile_m), product.column_blocks(t.blocks)
     cube = t.groups * share_rows * share_columns * depth * rates.per_block + steps * rates.mmad_gap
-    spanned = unfold.input_rows(product.conv)
-    counted = rates.load3d_rows and spanned > 1 and not unfold.is_direct(product.conv)
-    pace = 4 / (4 + spanned) if counted else 1.0
+    pace = _unfolding_pace(product.conv, rates)
     feeding = t.groups * depth * FRACTAL_BYTES * (
         tiles_n * share_rows / rates.l1_to_l0a + tiles_m * share_columns / (rates.l1_to_l0b * pace)
     ) + steps * (rates.load2d_gap + rates.load3d_head)
@@ -282,3 +289,14 @@ def filter_score(product: FilterProduct, rates: Rates, t: FilterTiling) -> float
     slowest = max(pipes[:3]) + (tiles - 1) * leaving if t.accumulators == 1 else max(pipes)
     others = (sum(pipes) - max(pipes)) * IMPERFECT_OVERLAP
     return slowest + others + leaving + rates.latency + chunk / rate + cores * rates.dispatch
+
+
+def _unfolding_pace(conv: ConvGeometry, rates: Rates) -> float:
+    """Rate at which maps come into L0B, of the port's; see `isa.cost_transfer.load3d_efficiency`."""
+    if unfold.is_direct(conv):
+        return 1.0
+    if conv.stride_w not in LOAD3D_STRIDES:
+        return rates.load3d_least_l0b
+    rows = unfold.input_rows(conv)
+    spanned = rows if rows > 1 and rates.load3d_rows else 0
+    return max(4 / (4 * conv.stride_w + spanned), rates.load3d_least_l0b)

@@ -21,6 +21,7 @@ from ascendsim.core.formats import (
     ceil_div,
 )
 from ascendsim.isa.cost_model import Waiting, slowdown
+from ascendsim.isa.instructions import LOAD3D_STRIDES
 from ascendsim.lower.templates.conv import (
     input_rows,
     is_direct,
@@ -176,7 +177,7 @@ class Product:
         conv = self.conv
         if conv is None or not self.unfolds:
             return 1.0, 1.0
-        if conv.stride_w not in (1, 2, 4, 8):
+        if conv.stride_w not in LOAD3D_STRIDES:
             return 32 / 256, 32 / 256
         rows = input_rows(conv)
         spanned = rows if rows > 1 else 0
@@ -233,6 +234,7 @@ class Rates:
     request: int = 1  # bytes that L2 brings at once
     line: int = 1  # bytes that a request of a core brings at most
     holds_requests: bool = False  # whether a core has a fixed number of requests at a time
+    load3d_least_l0b: float = 1.0  # share of the port's rate that the slowest load3d into L0B reaches
     waiting: Waiting | None = None  # how long requests take; None = that does not decide
 
     def way_in(self, cut: str, lines: float = 1.0, missed: float = 0.0, cores: int = 0) -> float:
@@ -350,6 +352,7 @@ def rates_of(soc: SocSpec, dtype: str, convolves: bool = False) -> Rates:
         request=soc.l2.request_bytes,
         line=soc.l2.line_bytes,
         holds_requests=soc.dma.reads_hold_requests,
+        load3d_least_l0b=soc.ports.load3d_least_l0b,
         waiting=Waiting(soc.l2.read_latency_cycles, soc.dram.read_latency_cycles, loaded)
         if loaded is not None and soc.dma.reads_hold_requests
         else None,

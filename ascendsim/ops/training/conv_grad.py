@@ -200,6 +200,7 @@ def _lower_filter(groups_of: Groups) -> Callable[[Node, LowerContext], Work]:
             batch=ceil_div(groups, packed),
             dtype=dtype,
             useful_macs=positions * math.prod(filters) // conv.kernel_d,
+            depthwise=channels == 1 and groups > 1,
         )
         return SequenceWork((zeros, *(product,) * conv.kernel_d))
 
