@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
+
 from ascendsim.isa.instructions import Buffer
-from ascendsim.soc.spec import SocSpec
+from ascendsim.soc.spec import BufferSpec, SocSpec
+
+_SIZES: dict[Buffer, Callable[[BufferSpec], int | None]] = {
+    Buffer.L1: attrgetter("l1"),
+    Buffer.L0A: attrgetter("l0a"),
+    Buffer.L0B: attrgetter("l0b"),
+    Buffer.L0C: attrgetter("l0c"),
+    Buffer.UB: attrgetter("ub"),
+    Buffer.BT: attrgetter("bias_table"),
+}
 
 
 def capacity(soc: SocSpec, buffer: Buffer) -> int:
     """Bytes of an on-chip buffer of one core, 0 if the chip has none or its size is not known."""
-    buffers = soc.buffers
-    sizes = {
-        Buffer.L1: buffers.l1,
-        Buffer.L0A: buffers.l0a,
-        Buffer.L0B: buffers.l0b,
-        Buffer.L0C: buffers.l0c,
-        Buffer.UB: buffers.ub,
-        Buffer.BT: buffers.bias_table,
-    }
-    return sizes.get(buffer) or 0
+    size_of = _SIZES.get(buffer)
+    return (0 if size_of is None else size_of(soc.buffers)) or 0

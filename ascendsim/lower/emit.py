@@ -8,10 +8,9 @@ read like the text of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from operator import is_
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
@@ -25,11 +24,8 @@ from ascendsim.isa.instructions import (
     Allocation,
     Buffer,
     Flag,
-    Img2Col,
     Instruction,
     Loop,
-    Mmad,
-    Move,
     Operand,
     Pipe,
     Scalar,
@@ -40,56 +36,9 @@ from ascendsim.isa.instructions import (
 )
 from ascendsim.isa.notes import Chain, Note
 from ascendsim.isa.program import Block, CoreKind
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.turning import advanced
 from ascendsim.soc.spec import SocSpec
-
-
-def plus(*values: Affine | int) -> Affine:
-    """Returns the sum of affine expressions.
-
-    >>> str(plus(Affine(2, (("i", 3),)), Affine(1, (("i", 1), ("j", 5))), 4))
-    '7 + 4*i + 5*j'
-    """
-    base = 0
-    terms: tuple[tuple[str, int], ...] = ()  # mostly of one value at most
-    steps: dict[str, int] | None = None
-    for value in values:
-        if isinstance(value, int):
-            base += value
-            continue
-        base += value.base
-        if not value.terms:
-            continue
-        if not terms:
-            terms = value.terms
-            continue
-        if steps is None:
-            steps = dict(terms)
-        for name, step in value.terms:
-            steps[name] = steps.get(name, 0) + step
-    if steps is not None:
-        terms = tuple(steps.items())
-    for _, step in terms:
-        if not step:
-            return Affine(base, tuple([term for term in terms if term[1]]))
-    return Affine(base, terms)
-
-
-def times(value: Affine, factor: int) -> Affine:
-    """Returns factor * value."""
-    if factor == 1:
-        return value
-    terms = value.terms
-    if terms:
-        terms = tuple([(name, step * factor) for name, step in terms]) if factor else ()
-    return Affine(value.base * factor, terms)
-
-
-def scaled(value: Affine, numerator: int, denominator: int) -> Affine:
-    """The value times numerator / denominator, each coefficient rounded down."""
-    return Affine(
-        value.base * numerator // denominator,
-        tuple((name, step * numerator // denominator) for name, step in value.terms),
-    )
 
 
 @quickly_made
@@ -127,23 +76,32 @@ class Ring:
     consumer: Pipe
     filled: int = 0  # slots committed so far on the path from the innermost open loop's start
     emptied: int = 0
+    slots: int = field(init=False)
+    full: str = field(init=False)  # names of the flags
+    empty: str = field(init=False)
+    statements: tuple[Statement, ...] = field(init=False)  # acquire, commit, receive, release; or none
 
-    @property
-    def slots(self) -> int:
-        return self.allocations[0].slots
+    def __post_init__(self) -> None:
+        self.slots = self.allocations[0].slots
+        self.full, self.empty = f"{self.name}_full", f"{self.name}_empty"
+        self.statements = (
+            (
+                WaitFlag(self.producer, self.empty),
+                SetFlag(self.producer, self.full),
+                WaitFlag(self.consumer, self.full),
+                SetFlag(self.consumer, self.empty),
+            )
+            if self.producer is not self.consumer
+            else ()
+        )
 
     @property
     def slot_bytes(self) -> int:
         """Bytes of one slot of the first allocation."""
         return self.allocations[0].slot_bytes
 
-    @property
-    def full(self) -> str:
-        return f"{self.name}_full"
 
-    @property
-    def empty(self) -> str:
-        return f"{self.name}_empty"
+_CONFLICTING = quickly_changed(Vector, "bank_conflict")
 
 
 @dataclass(slots=True)
@@ -162,7 +120,7 @@ class BlockBuilder:
     _bodies: list[list[Statement]] = field(default_factory=lambda: [[]])
     _open: dict[str, int] = field(default_factory=dict)  # loop variables and their trips, outermost first
     _used: dict[Buffer, int] = field(default_factory=dict)
-    _allocations: list[Allocation] = field(default_factory=list)
+    _allocations: dict[str, Allocation] = field(default_factory=dict)  # by name
     _flags: dict[str, Flag] = field(default_factory=dict)
     _rings: dict[str, Ring] = field(default_factory=dict)
 
@@ -176,7 +134,7 @@ class BlockBuilder:
         """
         alignment = ALIGNMENT[buffer]
         allocation = Allocation(
-            self._fresh(name, {a.name for a in self._allocations}),
+            self._fresh(name, self._allocations),
             buffer,
             self._used.get(buffer, 0),
             align(slot_bytes, alignment),
@@ -192,7 +150,7 @@ class BlockBuilder:
                 "use a chip with a larger buffer",
             )
         self._used[buffer] = end
-        self._allocations.append(allocation)
+        self._allocations[allocation.name] = allocation
         return allocation
 
     def used(self, buffer: Buffer) -> int:
@@ -201,7 +159,7 @@ class BlockBuilder:
 
     def ring(self, name: str, producer: Pipe, consumer: Pipe, slots: int, *parts: tuple[Buffer, int]) -> Ring:
         """Allocates a ring: one allocation for each (buffer, bytes of one slot), with a pair of flags."""
-        unique = self._fresh(name, set(self._rings))
+        unique = self._fresh(name, self._rings)
         suffixes = [""] if len(parts) == 1 else [f"_{number}" for number in range(len(parts))]
         allocations = tuple(
             self.allocate(unique + suffix, buffer, size, slots)
@@ -216,11 +174,11 @@ class BlockBuilder:
 
     def semaphore(self, name: str, source: Pipe, target: Pipe, limit: int) -> str:
         """Declares a counting flag between two pipes that belongs to no ring; returns its name."""
-        unique = self._fresh(name, set(self._flags))
+        unique = self._fresh(name, self._flags)
         self._flags[unique] = Flag(unique, source, target, 0, limit)
         return unique
 
-    def _fresh(self, name: str, taken: set[str]) -> str:
+    def _fresh(self, name: str, taken: Collection[str]) -> str:
         number, result = 2, name
         while result in taken:
             result, number = f"{name}{number}", number + 1
@@ -250,8 +208,7 @@ class BlockBuilder:
         groups = self.soc.vector.bank_groups
         if groups is None or len(vector.srcs) < 2:
             return vector
-        places = {allocation.name: allocation for allocation in self._allocations}
-        return replace(vector, bank_conflict=reads_conflict(vector, places, groups))
+        return _CONFLICTING(vector, reads_conflict(vector, self._allocations, groups))
 
     def note(self, note: Note) -> Note | None:
         """The effect of an instruction whose note is this: none if nobody asks."""
@@ -276,24 +233,24 @@ class BlockBuilder:
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""
-        if ring.producer is not ring.consumer:
-            self.emit(WaitFlag(ring.producer, ring.empty))
+        if ring.statements:
+            self._bodies[-1].append(ring.statements[0])
 
     def commit(self, ring: Ring) -> None:
         """The producer hands the slot over."""
-        if ring.producer is not ring.consumer:
-            self.emit(SetFlag(ring.producer, ring.full))
+        if ring.statements:
+            self._bodies[-1].append(ring.statements[1])
         ring.filled += 1
 
     def receive(self, ring: Ring) -> None:
         """The consumer waits for a full slot."""
-        if ring.producer is not ring.consumer:
-            self.emit(WaitFlag(ring.consumer, ring.full))
+        if ring.statements:
+            self._bodies[-1].append(ring.statements[2])
 
     def release(self, ring: Ring) -> None:
         """The consumer gives the slot back."""
-        if ring.producer is not ring.consumer:
-            self.emit(SetFlag(ring.consumer, ring.empty))
+        if ring.statements:
+            self._bodies[-1].append(ring.statements[3])
         ring.emptied += 1
 
     def order(self, before: Pipe, after: Pipe, name: str) -> None:
@@ -302,21 +259,26 @@ class BlockBuilder:
         self._flags.setdefault(flag, Flag(flag, before, after, 0, 1))
         self.emit(SetFlag(before, flag), WaitFlag(after, flag))
 
-    @contextmanager
-    def loop(self, name: str, trips: int) -> Iterator[Affine]:
+    def loop(self, name: str, trips: int) -> AbstractContextManager[Affine]:
         """Repeats what is emitted inside `trips` times; yields the loop variable (the constant 0 if it runs
         once).
         """
-        if trips == 1:
-            yield ZERO
-            return
-        variable = self._fresh(name, set(self._open))
-        before = {ring: (ring.filled, ring.emptied) for ring in self._rings.values()}
+        return _ONCE if trips == 1 else _Repeating(self, name, trips)
+
+    def open_loop(self, name: str, trips: int) -> str:
+        """Begins a loop; what is emitted from now on is its body. Returns its variable."""
+        variable = self._fresh(name, self._open)
         self._bodies.append([])
         self._open[variable] = trips
-        yield Affine(0, ((variable, 1),))
-        del self._open[variable]
-        body = self._bodies.pop()
+        return variable
+
+    def close_loop(self, variable: str, before: Mapping[Ring, tuple[int, int]]) -> None:
+        """Ends the innermost loop, at whose beginning rings had been filled and emptied so often.
+
+        Raises:
+            CompileError: If a ring is filled more or less often in it than it is emptied.
+        """
+        trips, body = self._open.pop(variable), self._bodies.pop()
         turns: dict[str, int] = {}
         for ring in self._rings.values():
             filled, emptied = before.get(ring, (0, 0))
@@ -331,8 +293,12 @@ class BlockBuilder:
                 turns.update({allocation.name: turn % ring.slots for allocation in ring.allocations})
             ring.filled, ring.emptied = filled + trips * turn, emptied + trips * turn
         self.emit_loop(
-            Loop(variable, trips, tuple(_advance(body, variable, turns)) if turns else tuple(body))
+            Loop(variable, trips, tuple(advanced(body, variable, turns)) if turns else tuple(body))
         )
+
+    def turns(self) -> dict[Ring, tuple[int, int]]:
+        """How often each ring has been filled and emptied so far."""
+        return {ring: (ring.filled, ring.emptied) for ring in self._rings.values()}
 
     def emit_loop(self, loop: Loop) -> None:
         """Appends a finished loop."""
@@ -344,52 +310,27 @@ class BlockBuilder:
 
     def build(self) -> Block:
         """The finished block."""
-        return Block(tuple(self._bodies[0]), tuple(self._allocations), tuple(self._flags.values()), self.core)
+        return Block(
+            tuple(self._bodies[0]), tuple(self._allocations.values()), tuple(self._flags.values()), self.core
+        )
 
 
-_MOVED, _UNFOLDED = quickly_changed(Move, "dst", "src"), quickly_changed(Img2Col, "dst", "src")
-_MULTIPLIED, _COMPUTED = (
-    quickly_changed(Mmad, "dst", "a", "b", "bias"),
-    quickly_changed(Vector, "dst", "srcs"),
-)
+_ONCE = nullcontext(ZERO)
 
 
-def _advance(body: Sequence[Statement], variable: str, turns: Mapping[str, int]) -> Iterator[Statement]:
-    """Adds `turn * variable` to the slot of every operand whose ring turns in the loop over `variable`.
+class _Repeating(AbstractContextManager[Affine]):
+    """A loop while its body is emitted."""
 
-    Args:
-        body: Of the loop.
-        variable: Of the loop.
-        turns: By allocation, slots by which a trip moves on.
-    """
-    turning = {turn: ((variable, turn),) for turn in turns.values()}
+    __slots__ = ("_before", "_builder", "_name", "_trips", "_variable")
 
-    def shift(operand: Operand) -> Operand:
-        turn = turns.get(operand.name)
-        if turn is None or operand.buffer is Buffer.GM:
-            return operand
-        slot, more = operand.slot, turning[turn]
-        slot = plus(slot, Affine(0, more)) if slot.terms else Affine(slot.base, more)
-        return Operand(operand.buffer, operand.name, operand.bytes, operand.offset, slot)
+    def __init__(self, builder: BlockBuilder, name: str, trips: int) -> None:
+        self._builder, self._name, self._trips = builder, name, trips
 
-    for item in body:
-        if isinstance(item, SetFlag | WaitFlag):
-            yield item
-        elif isinstance(item, Loop):
-            yield Loop(item.variable, item.trips, tuple(_advance(item.body, variable, turns)))
-        elif isinstance(item, Move | Img2Col):
-            dst, src = shift(item.dst), shift(item.src)
-            same = dst is item.dst and src is item.src
-            yield item if same else (_MOVED if isinstance(item, Move) else _UNFOLDED)(item, dst, src)
-        elif isinstance(item, Mmad):
-            bias = None if item.bias is None else shift(item.bias)
-            yield _MULTIPLIED(item, shift(item.dst), shift(item.a), shift(item.b), bias)
-        elif isinstance(item, Vector):
-            dst, srcs = shift(item.dst), tuple([shift(source) for source in item.srcs])
-            same = dst is item.dst and all(map(is_, srcs, item.srcs))
-            yield item if same else _COMPUTED(item, dst, srcs)
-        elif isinstance(item, Scalar):
-            dsts, srcs = (tuple([shift(operand) for operand in side]) for side in (item.dsts, item.srcs))
-            yield replace(item, dsts=dsts, srcs=srcs)
-        else:
-            yield item
+    def __enter__(self) -> Affine:
+        self._before = self._builder.turns()
+        self._variable = self._builder.open_loop(self._name, self._trips)
+        return Affine(0, ((self._variable, 1),))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._builder.close_loop(self._variable, self._before)

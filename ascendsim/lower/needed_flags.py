@@ -28,9 +28,10 @@ from functools import lru_cache, partial
 from operator import gt
 from typing import TypeAlias
 
+from ascendsim.core.records import quickly_changed
 from ascendsim.isa.hazards import Walk, has_race
 from ascendsim.isa.instructions import Buffer, Loop, Pipe, SetFlag, Statement, WaitFlag
-from ascendsim.isa.program import Block
+from ascendsim.isa.program import Block, BlockGroup
 from ascendsim.isa.walk import reads, static, writes
 from ascendsim.lower.templates.stage import Stage
 
@@ -39,6 +40,9 @@ Races: TypeAlias = Callable[[Mapping[str, int]], bool]  # whether there are any 
 Step: TypeAlias = tuple[str, int, str]  # set, wait or work; number of the pipe; the flag
 Turns: TypeAlias = "tuple[int, Outline]"  # a loop
 Outline: TypeAlias = "tuple[Step | Turns, ...]"
+_regrouped = quickly_changed(Stage, "groups")
+_reblocked = quickly_changed(BlockGroup, "block")
+_reflagged = quickly_changed(Block, "body", "flags")
 _NUMBERS = {pipe: number for number, pipe in enumerate(Pipe)}
 KERNELS = "ascendsim_kernels.block_walk"  # in a process that has loaded compiled code it looks for races too
 MOST_WALKED = 5_000  # instructions of a block; a longer walk costs more than the flag that it may save
@@ -55,7 +59,7 @@ def with_useful_flags(stage: Stage) -> Stage:
 
 
 def _changed(stage: Stage, change: Callable[[Block], Block]) -> Stage:
-    return replace(stage, groups=tuple([replace(group, block=change(group.block)) for group in stage.groups]))
+    return _regrouped(stage, tuple([_reblocked(group, change(group.block)) for group in stage.groups]))
 
 
 def _trimmed(block: Block) -> Block:
@@ -129,15 +133,17 @@ def _only(block: Block, flags: Collection[str]) -> Block:
     if len(flags) == len(block.flags):
         return block
     kept = tuple([flag for flag in block.flags if flag.name in flags])
-    return replace(block, body=tuple(_with_flags(block.body, flags)), flags=kept)
+    return _reflagged(block, _with_flags(block.body, flags), kept)
 
 
-def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> Iterator[Statement]:
-    for statement in body:
-        if isinstance(statement, Loop):
-            yield Loop(statement.variable, statement.trips, tuple(_with_flags(statement.body, flags)))
-        elif not isinstance(statement, SetFlag | WaitFlag) or statement.flag in flags:
-            yield statement
+def _with_flags(body: Iterable[Statement], flags: Collection[str]) -> tuple[Statement, ...]:
+    return tuple(
+        [
+            Loop(item.variable, item.trips, _with_flags(item.body, flags)) if isinstance(item, Loop) else item
+            for item in body
+            if not isinstance(item, SetFlag | WaitFlag) or item.flag in flags
+        ]
+    )
 
 
 def needed_flags(block: Block) -> frozenset[str]:

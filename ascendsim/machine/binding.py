@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from ascendsim.isa.cost_model import LinkDemand
@@ -66,7 +66,14 @@ def _product(share: Fraction, ratio: Fraction) -> Fraction:
 
 def _weight(load: Fraction) -> int:
     """A load on a link as its weight there."""
-    return -(-load.numerator * WEIGHT // load.denominator)
+    numerator, denominator = load.as_integer_ratio()
+    return -(-numerator * WEIGHT // denominator)
+
+
+@lru_cache(maxsize=256)  # of chips' figures
+def _quotient(one: float, other: float) -> Fraction:
+    """The quotient of two figures, exactly."""
+    return Fraction(one) / Fraction(other)
 
 
 class Binding:
@@ -95,12 +102,14 @@ class Binding:
             demands: Of each transfer.
             moves: How often the block makes it.
         """
-        found = list(transfers)
         asking = [
             place
             for place, demand in enumerate(demands)
             if demand.waiting is not None and demand.waiting.loaded is not None
         ]
+        if not asking:
+            return list(transfers)
+        found = list(transfers)
         loads = [Loads(found[place].work * moves[place], found[place].kind) for place in asking]
         kinds = evened(loads, self.abreast, capacities(self.soc, self.clock))
         for place, kind in zip(asking, kinds, strict=True):
@@ -167,12 +176,12 @@ class Binding:
     def _l2_reads_per_write(self) -> Fraction:
         """Bytes that L2 delivers in the time in which it takes a byte."""
         l2 = self.soc.l2
-        return Fraction(l2.read_bytes_per_cycle_per_core) / Fraction(l2.write_bytes_per_cycle_per_core)
+        return _quotient(l2.read_bytes_per_cycle_per_core, l2.write_bytes_per_cycle_per_core)
 
     @cached_property
     def _reads_per_write(self) -> Fraction:
         """Bytes that DRAM reads in the time of a byte written."""
-        return Fraction(self.soc.dram.read_gb_per_s) / Fraction(self.soc.dram.write_gb_per_s)
+        return _quotient(self.soc.dram.read_gb_per_s, self.soc.dram.write_gb_per_s)
 
     @cached_property
     def _turnaround(self) -> Fraction:
@@ -181,9 +190,12 @@ class Binding:
         Whole where either is a quarter of the bytes at least; controllers collect writes, so that fewer of
         them cost proportionally less.
         """
-        rarer = min(self.shares.written, 1 - self.shares.written)
-        loss = 1 / Fraction(self.soc.dram.mixed_efficiency) - 1
-        return 1 + loss * min(Fraction(1), _MIXED * rarer)
+        written, moved = self.shares.written.as_integer_ratio()
+        rarer = _MIXED * min(written, moved - written)
+        longest = _quotient(1, self.soc.dram.mixed_efficiency)
+        if rarer >= moved:
+            return longest
+        return 1 + (longest - 1) * Fraction(rarer, moved) if rarer else ALL
 
     def _width(
         self, demand: LinkDemand, miss: Fraction, ratio: Fraction, visits: int, readers: Readers

@@ -51,16 +51,13 @@ def fetched_bytes(
             read[stream.region] = read.get(stream.region, 0) + size
     fetched: dict[str, Fraction] = {}
     for region, size in read.items():
-        share, own = sharing[region], unique[region] if region in made else 0
+        (many, each), own = sharing[region], unique[region] if region in made else 0
         # by each of those who share it, but at least once
-        if size * share.denominator > unique[region] * share.numerator:
-            fetched[region] = Fraction(size * share.denominator - own * share.numerator, share.numerator)
+        if size * each > unique[region] * many:
+            fetched[region] = Fraction(size * each - own * many, many)
         else:
             fetched[region] = Fraction(unique[region] - own)
     return fetched
-
-
-_ONE = Fraction(1)
 
 
 class _Judge:
@@ -84,16 +81,17 @@ class _Judge:
         for footprint, times in blocks:
             for region, size in footprint.touched().items():
                 touched[region] = touched.get(region, 0) + size * times
-        # cores that have the same bytes of a region
+        # cores that have the same bytes of a region: so many for each
         least = {region: max(1, self.unique[region]) for region in touched}
-        self.sharing: dict[str, Fraction] = {
-            region: Fraction(size, least[region]) if size > least[region] else _ONE
+        self.sharing: dict[str, tuple[int, int]] = {
+            region: (size, least[region]) if size > least[region] else (1, 1)
             for region, size in touched.items()
         }
         in_a_round = sum(min(self.unique[region], size // rounds) for region, size in touched.items())
         if rounds > 1 and in_a_round > capacity:
             self.sharing = {
-                region: max(Fraction(1), share / rounds) for region, share in self.sharing.items()
+                region: (many, each * rounds) if many > each * rounds else (1, 1)
+                for region, (many, each) in self.sharing.items()
             }
         self._judged: dict[tuple[tuple[str, int], ...], bool] = {}
 
@@ -104,8 +102,7 @@ class _Judge:
             total: Fraction | int = 0
             for region, size in working_set.items():
                 unique, cores = self.unique[region], self.side_by_side
-                share = self.sharing[region]
-                many, each = share.numerator, share.denominator  # cores that have the same bytes
+                many, each = self.sharing[region]
                 if many > cores * each:
                     many, each = cores, 1
                 touched = size * cores * each  # times `many`

@@ -25,7 +25,8 @@ from ascendsim.isa.instructions import (
     WaitFlag,
 )
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
-from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.stage import Tile, share_groups

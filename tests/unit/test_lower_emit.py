@@ -6,7 +6,8 @@ import pytest
 
 from ascendsim.core.errors import CompileError
 from ascendsim.isa.instructions import Affine, Buffer, Loop, Move, Operand, Pipe, SetFlag
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces
 from ascendsim.soc import load
 
 

@@ -23,7 +23,7 @@ from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_doma
 from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.schemas import check_inputs, check_kind, check_names
-from ascendsim.frontends.onnx.tensors import Absent, read_tensor
+from ascendsim.frontends.onnx.tensors import Absent, ExternalFiles, read_tensor
 from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
 from ascendsim.graph.ir import Array, AttributeValue, Constant, Graph, Node, Shape, Tensor
@@ -54,11 +54,11 @@ class Importer:
         folder: Path | None,
         absent: Absent,
     ) -> None:
-        self._model, self._versions, self._opset, self._folder, self._absent = (
+        self._model, self._versions, self._opset, self._files, self._absent = (
             model,
             versions,
             opset,
-            folder,
+            None if folder is None else ExternalFiles(folder),
             absent,
         )
         self._functions = {
@@ -137,7 +137,7 @@ class Importer:
         frame.values[name] = frame.graph.add_tensor(tensor)
 
     def _constant(self, proto: onnx.TensorProto, name: str) -> Tensor:
-        dtype, shape, constant = read_tensor(proto, self._folder, self._absent, alone=False)
+        dtype, shape, constant = read_tensor(proto, self._files, self._absent, alone=False)
         return Tensor(name, dtype, shape, constant=constant)
 
     def _unique(self, frame: Frame, name: str, made_up: bool = False) -> str:
@@ -348,7 +348,7 @@ class Importer:
         self._define(frame, output, tensor, subject)
 
     def _array(self, proto: onnx.TensorProto, subject: str) -> Array:
-        _, _, constant = read_tensor(proto, self._folder, self._absent)
+        _, _, constant = read_tensor(proto, self._files, self._absent)
         if not constant.available:
             raise GraphError(
                 subject,

@@ -35,14 +35,37 @@ _DEFAULT_FIELD = "int32_data"  # all shorter types, float16 and bfloat16 as bits
 Absent = Callable[[onnx.TensorProto, DType, tuple[int, ...], str], Constant]
 
 
+class ExternalFiles:
+    """Files beside a model that hold its tensors, each looked for once.
+
+    Args:
+        folder: Of the model.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: dict[str, tuple[Path, int | None]] = {}
+
+    def find(self, location: str, subject: str) -> tuple[Path, int | None]:
+        """A file and its bytes; None if there is no such file.
+
+        Raises:
+            GraphError: If it would not lie in the model's folder.
+        """
+        if location not in self._found:
+            path = _inside(self._folder, location, subject)
+            self._found[location] = path, path.stat().st_size if path.is_file() else None
+        return self._found[location]
+
+
 def read_tensor(
-    proto: onnx.TensorProto, folder: Path | None, absent: Absent, alone: bool = True
+    proto: onnx.TensorProto, files: ExternalFiles | None, absent: Absent, alone: bool = True
 ) -> tuple[DType, tuple[int, ...], Constant]:
     """Type, shape and (lazy) value of a tensor proto.
 
     Args:
         proto: The tensor; its values are not copied before they are asked for.
-        folder: Folder of the model file, where external data lies; None if the model came without a file.
+        files: Beside the model file, where external data lies; None if the model came without a file.
         absent: Makes the constant for a tensor whose external file does not exist, from (proto, type, shape,
             reason).
         alone: Whether nobody knows what becomes of it: integers of 4 bits are weights or nothing.
@@ -67,7 +90,7 @@ def read_tensor(
     size = math.prod(shape) * dtype.itemsize
     if narrow:
         stored = (math.prod(shape) + 1) // 2
-        bytes_of = _stored(proto, stored, folder, absent, subject)
+        bytes_of = _stored(proto, stored, files, absent, subject)
         if not bytes_of.available:
             return dtype, shape, FourBits(absent_because=bytes_of.absent_because)
         signed = dtype is DType.INT8
@@ -76,19 +99,19 @@ def read_tensor(
         return (
             dtype,
             shape,
-            _external(proto, dtype, shape, size, folder=folder, absent=absent, subject=subject),
+            _external(proto, dtype, shape, size, files=files, absent=absent, subject=subject),
         )
     _check_size(proto, dtype, math.prod(shape), subject)
     return dtype, shape, Constant(loader=lambda: _inline_values(proto, dtype, shape))
 
 
 def _stored(
-    proto: onnx.TensorProto, size: int, folder: Path | None, absent: Absent, subject: str
+    proto: onnx.TensorProto, size: int, files: ExternalFiles | None, absent: Absent, subject: str
 ) -> Constant:
     """The bytes that hold a tensor of 4-bit integers, two to a byte."""
     if proto.data_location == onnx.TensorProto.EXTERNAL:
         kind = DType.UINT8
-        return _external(proto, kind, (size,), size, folder=folder, absent=absent, subject=subject)
+        return _external(proto, kind, (size,), size, files=files, absent=absent, subject=subject)
     if proto.HasField("raw_data"):
         _check_size(proto, DType.UINT8, size, subject)
         return Constant(loader=lambda: np.frombuffer(proto.raw_data, np.uint8))
@@ -144,7 +167,7 @@ def _external(
     shape: tuple[int, ...],
     size: int,
     *,
-    folder: Path | None,
+    files: ExternalFiles | None,
     absent: Absent,
     subject: str,
 ) -> Constant:
@@ -163,12 +186,11 @@ def _external(
             length,
             "check the model file",
         )
-    if folder is None:
+    if files is None:
         return absent(proto, dtype, shape, f"file {location} is not at hand")
-    path = _inside(folder, location, subject)
-    if not path.is_file():
+    path, held = files.find(location, subject)
+    if held is None:
         return absent(proto, dtype, shape, f"file {location} is missing")
-    held = path.stat().st_size
     if offset + length > held:
         raise GraphError(
             subject,

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from ascendsim.core.formats import BLOCK_BYTES, Format, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
-from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.operands import result_tile
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.opset.work import Ref

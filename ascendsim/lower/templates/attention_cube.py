@@ -5,7 +5,8 @@ from __future__ import annotations
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align
 from ascendsim.isa.instructions import Affine, Buffer, Mmad, Move, Pipe, SetFlag, WaitFlag
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces
 from ascendsim.lower.templates.attention_units import ALL_SUMS, READY, SCORES, SUMS, WEIGHTS, Unit
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile

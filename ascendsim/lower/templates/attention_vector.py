@@ -8,7 +8,8 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import BLOCK_BYTES, ceil_div
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Pipe, SetFlag, WaitFlag
-from ascendsim.lower.emit import BlockBuilder, pieces, times
+from ascendsim.lower.affine import times
+from ascendsim.lower.emit import BlockBuilder, pieces
 from ascendsim.lower.templates.attention_units import (
     ALL_SUMS,
     CLEARED,

@@ -27,7 +27,8 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.effects import Box, row
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, SetFlag, Vector, WaitFlag
 from ascendsim.isa.notes import Arrays, Call, Frame, Item, Note, nothing
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring
 from ascendsim.lower.templates.operands import bring_columns
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.opset.work import CubeWork, Ref, Step

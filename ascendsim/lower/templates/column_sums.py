@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from ascendsim.core.formats import FRACTAL_ROWS, align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
-from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import Expansion

@@ -33,7 +33,8 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.notes import Note, origin
 from ascendsim.isa.program import Block, CoreKind
-from ascendsim.lower.emit import Piece, Ring, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import Piece, Ring, pieces
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Extent, bias_of, in_turn
 from ascendsim.lower.templates.cube_notes import CubeNotes, Where

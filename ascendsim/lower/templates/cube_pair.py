@@ -28,7 +28,8 @@ from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move
 from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, Task, TaskKind
 from ascendsim.lower.accesses import accesses_of
-from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, Ring, pieces
 from ascendsim.lower.task_cost import closed_form
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import Bias, NoBias, bias_of

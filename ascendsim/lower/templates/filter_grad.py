@@ -15,7 +15,8 @@ from __future__ import annotations
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_BYTES, FRACTAL_ROWS, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Img2Col, Mmad, Move, Pipe
 from ascendsim.isa.program import Block, BlockGroup, CoreKind
-from ascendsim.lower.emit import BlockBuilder, Piece, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Piece, pieces
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.filter_tiling import FilterProduct, FilterTiling, filter_tiling
 from ascendsim.lower.templates.operands import fitted, image_tile

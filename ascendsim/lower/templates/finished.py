@@ -22,7 +22,8 @@ from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, L0C_ELEMENT_BYTES,
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, CrossFlag, Move, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, TaskKind
-from ascendsim.lower.emit import BlockBuilder, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, pieces
 from ascendsim.lower.templates.bias import Extent
 from ascendsim.lower.templates.cube import product_of
 from ascendsim.lower.templates.cube_block import CubeWriter

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.instructions import Affine, Operand
-from ascendsim.lower.emit import plus, times
+from ascendsim.lower.affine import plus, times
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import emit_steps

@@ -19,7 +19,8 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import Affine, Buffer, Move, Operand, Pipe, Scalar
 from ascendsim.isa.notes import Origin, nothing
 from ascendsim.isa.program import Block, BlockGroup
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces
 from ascendsim.lower.templates.move_notes import MoveNotes, bring_whole
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import as_profiled, elementwise_cores, even_bursts, worthwhile_cores

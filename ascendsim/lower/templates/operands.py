@@ -19,7 +19,8 @@ from ascendsim.core.formats import (
 from ascendsim.isa.effects import Box, row
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Pipe
 from ascendsim.isa.notes import Call, Frame, Item, Row
-from ascendsim.lower.emit import BlockBuilder, Ring, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder, Ring
 from ascendsim.lower.templates.conv import kernel_rows, skips_rows, taps, window
 from ascendsim.lower.templates.effects import copy
 from ascendsim.lower.templates.stage import Tile

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ascendsim.isa.instructions import ZERO, Affine
-from ascendsim.lower.emit import BlockBuilder, Piece, plus
+from ascendsim.lower.affine import plus
+from ascendsim.lower.emit import BlockBuilder, Piece
 from ascendsim.lower.templates.score import lookahead
 
 Load = Callable[[Piece, Affine, int], None]  # a piece, its number, and how often the loop around turns

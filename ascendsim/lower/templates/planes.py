@@ -16,7 +16,8 @@ from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import Affine
 from ascendsim.isa.notes import nothing
 from ascendsim.isa.program import Block
-from ascendsim.lower.emit import Ring, pieces, plus, scaled, times
+from ascendsim.lower.affine import plus, scaled, times
+from ascendsim.lower.emit import Ring, pieces
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.stage import Tile
 from ascendsim.lower.templates.steps import emit_steps

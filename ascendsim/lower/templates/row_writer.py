@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ascendsim.isa.instructions import ZERO, Affine, Operand, Pipe, Scalar
 from ascendsim.isa.notes import Note
-from ascendsim.lower.emit import plus
+from ascendsim.lower.affine import plus
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.lower.templates.vector_writer import FOLDS, VectorWriter
 from ascendsim.opset.work import Step

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ascendsim.core.formats import BLOCK_BYTES, align, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine, Operand, Pipe, Scalar
-from ascendsim.lower.emit import plus, times
+from ascendsim.lower.affine import plus, times
 from ascendsim.lower.templates.steps import emit_steps
 from ascendsim.lower.templates.vector_writer import VectorWriter
 from ascendsim.opset.work import Search, Step, VectorWork

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ascendsim.isa.instructions import Buffer, Move, Operand
-from ascendsim.lower.emit import BlockBuilder, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import BlockBuilder
 
 
 def single_bursts(b: BlockBuilder, move: Move) -> None:

@@ -28,7 +28,8 @@ from ascendsim.core.formats import (
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, CrossFlag, Move, Pipe, SetFlag, WaitFlag
 from ascendsim.isa.program import Block, BlockGroup, CoreKind, TaskKind
-from ascendsim.lower.emit import BlockBuilder, pieces, plus, scaled, times
+from ascendsim.lower.affine import plus, scaled, times
+from ascendsim.lower.emit import BlockBuilder, pieces
 from ascendsim.lower.templates.cube import product_of, vector_rest
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import Where

@@ -73,7 +73,6 @@ class Expansion:
 
     def __init__(self, soc: SocSpec, noted: bool = False) -> None:
         self._soc, self.noted = soc, noted
-        self._table = {op: frozenset(dtypes) for op, dtypes in soc.vector.intrinsics.items()}
         self._known: dict[Step, tuple[Step, ...]] = {}
 
     def builder(self, core: CoreKind) -> BlockBuilder:
@@ -82,7 +81,7 @@ class Expansion:
 
     def supports(self, op: str, dtype: DType) -> bool:
         """Whether the chip has a vector instruction for a type."""
-        return dtype.value in self._table.get(op, frozenset())
+        return dtype.value in self._soc.vector.intrinsics.get(op, ())
 
     def expand(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         """Returns steps that the chip has (or that are marked `SCALAR`).
@@ -105,13 +104,13 @@ class Expansion:
             return self._one(replace(step, dtype=_WIDE[step.dtype], count=step.count * _WIDE_PARTS))
         if step.dtype in _ALIKE:
             return self._one(replace(step, dtype=_ALIKE[step.dtype]))
-        if step.op not in self._table or not self._table[step.op]:
+        if step.op not in self._soc.vector.intrinsics or not self._soc.vector.intrinsics[step.op]:
             parts = REPLACEMENTS.get(step.op)
             if parts is None:
                 raise CompileError(
                     f"intrinsic {step.op!r}",
                     f"does not exist on {self._soc.name}",
-                    remedy=suggest(step.op, self._table),
+                    remedy=suggest(step.op, self._soc.vector.intrinsics),
                 )
             return tuple(part for op in parts for part in self._one(replace(step, op=op)))
         for dtype in _FALLBACK:
@@ -123,7 +122,7 @@ class Expansion:
 
     def _conversion(self, dtype: DType, step: Step) -> tuple[Step, ...]:
         """The vconv next to a step whose type the chip lacks; counted in the wider of the two types."""
-        if not self._table.get("vconv"):
+        if not self._soc.vector.intrinsics.get("vconv"):
             return ()
         chosen = (
             dtype

@@ -16,7 +16,8 @@ from ascendsim.core.formats import BLOCK_BYTES, c0, ceil_div
 from ascendsim.isa.instructions import ZERO, Affine
 from ascendsim.isa.notes import Frame, Item, Note
 from ascendsim.isa.program import BlockGroup
-from ascendsim.lower.emit import Piece, pieces, plus, times
+from ascendsim.lower.affine import plus, times
+from ascendsim.lower.emit import Piece, pieces
 from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.area import StripArea
 from ascendsim.lower.templates.cube_block import CubeWriter

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from ascendsim.core.formats import ceil_div
 from ascendsim.isa.instructions import Affine, Pipe, Scalar
 from ascendsim.isa.notes import nothing
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus
+from ascendsim.lower.affine import plus
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces
 from ascendsim.lower.templates.vector_writer import VectorWriter
 from ascendsim.soc.spec import SocSpec
 

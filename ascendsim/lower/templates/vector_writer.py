@@ -25,7 +25,8 @@ from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe
 from ascendsim.isa.notes import Note
 from ascendsim.isa.program import Block
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
+from ascendsim.lower.affine import plus, scaled, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.row_sums import added_up
 from ascendsim.lower.templates.sharing import Space, even_bursts, lanes_of

@@ -11,7 +11,8 @@ from ascendsim.core.formats import FRACTAL_ROWS, L0C_ELEMENT_BYTES, align, ceil_
 from ascendsim.isa.capacity import capacity
 from ascendsim.isa.instructions import ZERO, Affine, Buffer, Move, Operand, Pipe, Vector
 from ascendsim.isa.notes import Note, origin
-from ascendsim.lower.emit import BlockBuilder, Ring, pieces, plus, scaled, times
+from ascendsim.lower.affine import plus, scaled, times
+from ascendsim.lower.emit import BlockBuilder, Ring, pieces
 from ascendsim.lower.templates.area import Area, WholeRows, share_of_slot
 from ascendsim.lower.templates.bias import Extent, accumulator_type, bias_passes
 from ascendsim.lower.templates.column_sums import ColumnSums, sum_passes, widest_step

@@ -17,7 +17,8 @@ from ascendsim.core.formats import align, ceil_div
 from ascendsim.isa.effects import Box
 from ascendsim.isa.instructions import ZERO, Affine, Buffer
 from ascendsim.isa.notes import Frame, Item, Kernel, Note
-from ascendsim.lower.emit import BlockBuilder, pieces, scaled, times
+from ascendsim.lower.affine import scaled, times
+from ascendsim.lower.emit import BlockBuilder, pieces
 from ascendsim.lower.templates.operands import fitted
 from ascendsim.lower.templates.sharing import Space
 from ascendsim.lower.templates.stage import Tile
