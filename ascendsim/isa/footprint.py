@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from ascendsim.core.records import quickly_changed, quickly_made
@@ -82,7 +84,7 @@ class Revisit(NamedTuple):
     rest: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Footprint:
     """All transfers of a block to and from global memory.
 
@@ -121,13 +123,15 @@ class Footprint:
         """Bytes of each region that the block touches through L2 at all (pieces that overlap in part count
         several times).
         """
-        return self._totals((stream, 0) for stream in self.streams)
+        return self._added(zip(self.streams, self._extents, strict=True))
 
     def read(self) -> dict[str, int]:
         """Bytes of each region that the block reads at all, through L2 or past it (pieces that overlap in
         part count several times).
         """
-        return self._totals((stream, 0) for stream in (*self.streams, *self.uncached) if not stream.write)
+        through_l2 = zip(self.streams, self._extents, strict=True)
+        past_it = ((stream, self._extent(stream, 0)) for stream in self.uncached)
+        return self._added(pair for pair in chain(through_l2, past_it) if not pair[0].write)
 
     def repeating(self) -> set[int]:
         """Loops that come back to the same bytes of a stream with every trip."""
@@ -140,12 +144,14 @@ class Footprint:
 
     def working_sets(self, loops: Iterable[int]) -> dict[int, dict[str, int]]:
         """Bytes of each region that one trip of a loop touches."""
-        spans = self._spans()
+        spans = self._spans
         sets: dict[int, dict[str, int]] = {}
         for loop in loops:
             start, end = spans.get(loop, (0, 0))
             inside = self.streams[start:end]
-            sets[loop] = self._totals((stream, stream.loops.index(loop) + 1) for stream in inside)
+            sets[loop] = self._added(
+                (stream, self._extent(stream, stream.loops.index(loop) + 1)) for stream in inside
+            )
         return sets
 
     def earlier(self) -> list[int | None]:
@@ -154,17 +160,16 @@ class Footprint:
         """
         last: dict[Extent, int] = {}
         result: list[int | None] = []
-        for number, stream in enumerate(self.streams):
-            key = self._extent(stream, 0)
-            result.append(last.get(key))
-            last[key] = number
+        for number, extent in enumerate(self._extents):
+            result.append(last.get(extent))
+            last[extent] = number
         return result
 
     def revisits(self) -> list[Revisit | None]:
         """For each of `streams` that comes back to the bytes of one before it, what lies between the last
         visits of that one and its own.
         """
-        spans = self._spans()
+        spans = self._spans
         found: list[Revisit | None] = [None] * len(self.streams)
         asked: dict[int, list[tuple[int, int]]] = {}  # stretches of streams, by depth
         places: list[tuple[int, int, int, int, int]] = []  # of a stream: its two stretches in `asked`
@@ -185,6 +190,12 @@ class Footprint:
             found[number] = Revisit(counted[inner][turn], counted[depth][rest])
         return found
 
+    @cached_property
+    def _extents(self) -> list[Extent]:
+        """Of `streams`, in all of their loops."""
+        return [self._extent(stream, 0) for stream in self.streams]
+
+    @cached_property
     def _spans(self) -> dict[int, tuple[int, int]]:
         """First and last (exclusive) number of the streams inside each loop."""
         spans: dict[int, tuple[int, int]] = {}
@@ -203,8 +214,8 @@ class Footprint:
     def _distinct(self, depth: int, stretches: Sequence[tuple[int, int]]) -> list[dict[str, int]]:
         """Different bytes of each region in stretches of streams, in the loops from a depth inwards."""
         items = []
-        for stream in self.streams:
-            extent = self._extent(stream, depth)
+        extents = self._extents if depth == 0 else [self._extent(stream, depth) for stream in self.streams]
+        for stream, extent in zip(self.streams, extents, strict=True):
             items.append(Item(extent, stream.region, self._bytes(stream, extent)))
         return distinct(items, stretches)
 
@@ -212,12 +223,11 @@ class Footprint:
         _, _, inner = extent
         return stream.bytes * math.prod([trips for _, trips in inner])
 
-    def _totals(self, streams: Iterable[tuple[Stream, int]]) -> dict[str, int]:
-        """Different bytes of each region that streams touch in the loops from a depth inwards."""
+    def _added(self, touched: Iterable[tuple[Stream, Extent]]) -> dict[str, int]:
+        """Different bytes of each region in what streams touch."""
         totals: dict[str, int] = {}
         seen: set[Extent] = set()
-        for stream, depth in streams:
-            extent = self._extent(stream, depth)
+        for stream, extent in touched:
             if extent not in seen:
                 seen.add(extent)
                 totals[stream.region] = totals.get(stream.region, 0) + self._bytes(stream, extent)
