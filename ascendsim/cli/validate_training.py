@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser, models: Path) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulates, prints and writes."""
     from ascendsim.core.errors import InputError
-    from ascendsim.validate.training import GROUPS, training_points, training_predictions
+    from ascendsim.validate.training import GROUPS, training_points, training_predictions, unusable_steps
 
     groups = _listed("groups", args.groups, GROUPS)
     points = training_points(groups)
@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
         part = [pair for pair in done if pair[0].point.group == group]
         if part:
             _print(group, part, args.worst)
+    for unusable in unusable_steps(groups):
+        print(f"not scored: {unusable.network}, batch {unusable.batch}, {unusable.framework}: {unusable.why}")
     if args.csv:
         print(f"wrote {write_whole(Path(args.csv), _csv(done).encode())}")
     return 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from ascendsim import soc as chips
 from ascendsim.api.compiling import compile
@@ -61,8 +62,8 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
     """
     rows: dict[tuple[str, str, int], list[dict[str, str]]] = {}
     for row in _table("measured_training.csv"):
-        group = EAGER if "eager" in row["framework"] else "910A"
-        if group in groups:
+        group = _group(row)
+        if group in groups and row["trust"] in _TRUST:
             rows.setdefault((group, row["network"], int(row["batch"])), []).append(row)
     points = []
     for (group, model, batch), found in sorted(rows.items()):
@@ -72,6 +73,35 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
         file = chosen[0]["structure"] or f"{model}.onnx"
         points.append(Point(group, GROUPS[group], model, file, batch, measured, False))
     return tuple(points)
+
+
+class UnusableStep(NamedTuple):
+    """A published step that is not scored, and why."""
+
+    network: str
+    batch: int
+    framework: str
+    throughput: float
+    why: str
+
+
+def unusable_steps(groups: Sequence[str] = ("910A",)) -> tuple[UnusableStep, ...]:
+    """Published steps whose figure is known not to be that of the step, or whose step cannot be built."""
+    return tuple(
+        UnusableStep(
+            row["network"],
+            int(row["batch"]),
+            row["framework"],
+            float(row["throughput_per_s"]),
+            row["note"],
+        )
+        for row in _table("measured_training.csv")
+        if row["trust"] not in _TRUST and _group(row) in groups
+    )
+
+
+def _group(row: Mapping[str, str]) -> str:
+    return EAGER if "eager" in row["framework"] else "910A"
 
 
 def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:

@@ -225,8 +225,8 @@ print(seen[20], seen[-1])
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=600
     )
     early, last = map(float, done.stdout.split())
-    assert last < 200, f"{last} MB after 200 points"
-    assert last < 1.5 * early
+    assert last < 250, f"{last} MB after 200 points"  # 210 of them compiled code and what loads it
+    assert last < 1.2 * early
 
 
 @pytest.mark.slow

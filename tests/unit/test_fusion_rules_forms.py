@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +229,49 @@ def test_a_cast_of_a_graph_input_stays() -> None:
     model = asim.compile(build(body), "Ascend310", fusion="graph")
     assert model.fusion.totals("graph")["ForceFp16CastFusionPass"] == (1, 0)
     assert "Cast" in {node.op_type for node in model.graph.nodes}
+
+
+def _widened(move: Callable[[GraphBuilder, Tensor], Tensor]) -> Callable[[GraphBuilder], Tensor]:
+    """Scores of half the width that the model makes wide before they move, and their Softmax."""
+
+    def body(b: GraphBuilder) -> Tensor:
+        x = b.input("x", (2, 4, 8, 16), DType.FLOAT16)
+        scores = b.op("Relu", x)
+        wide = move(b, b.op("Cast", scores, to=DType.FLOAT32))
+        return b.op("Cast", b.op("Softmax", wide, axis=-1), to=DType.FLOAT16)
+
+    return body
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda b, x: x,
+        lambda b, x: b.op("Transpose", x, perm=(0, 1, 3, 2)),
+        lambda b, x: b.op("Slice", b.op("Transpose", x, perm=(0, 1, 3, 2)), [0], [8], [2]),
+        lambda b, x: b.op("Transpose", b.op("MatMul", x, b.op("Transpose", x, perm=(0, 1, 3, 2)))),
+    ],
+    ids=["nothing", "transpose", "transpose and slice", "product"],
+)
+def test_what_moves_a_widened_result_moves_the_narrow_one(
+    move: Callable[[GraphBuilder, Tensor], Tensor],
+) -> None:
+    """In the model's types too, in which values are compared."""
+    graph = build(_widened(move))
+    model = asim.compile(graph, "Ascend310")
+    assert model.fusion.totals("graph")["ForceFp16CastFusionPass"][1] >= 1
+    given = {"x": random(2, 4, 8, 16, dtype=np.float16)}
+    off = asim.compile(graph, "Ascend310", optimization_switch="ForceFp16CastFusionPass:off")
+    for values in ("device", "float32"):
+        for name, wanted in asim.run(off, given, values=values).outputs.items():
+            found = asim.run(model, given, values=values).outputs[name]
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, atol=2e-3 * np.ptp(wanted))
+
+
+def test_a_cast_stays_whose_result_moves_beside_others_of_the_wide_type() -> None:
+    def move(b: GraphBuilder, x: Tensor) -> Tensor:
+        return b.op("Concat", x, b.op("Exp", x), axis=2)
+
+    model = asim.compile(build(_widened(move)), "Ascend310")
+    assert model.fusion.totals("graph")["ForceFp16CastFusionPass"] == (2, 0)

@@ -19,6 +19,7 @@ from ascendsim.validate.training import (
     simulated_profile,
     training_points,
     training_predictions,
+    unusable_steps,
 )
 
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
@@ -42,7 +43,31 @@ def test_eager_steps_stand_apart() -> None:
     assert eager["mobilenet_v1", 256].throughput == pytest.approx((2284.98 + 2401.673) / 2)
     assert len(both) == len(training_points()) + len(eager)
     others = {(point.model, point.batch): point.file for point in both if point.file != f"{point.model}.onnx"}
-    assert others == {("vgg16", 64): "published/vgg16_bn.onnx"}
+    assert others == {
+        ("vgg16", 64): "published/vgg16_bn.onnx",
+        ("densenet121", 32): "published/densenet121_mindspore.onnx",
+        ("densenet121", 256): "published/densenet121_pairs.onnx",
+    }
+    assert eager["resnet50", 512].throughput == 1680  # the other row has parts of its loss on the host
+
+
+def test_steps_that_are_not_scored_say_why() -> None:
+    eager = {(one.network, one.throughput): one.why for one in unusable_steps(("910A eager",))}
+    assert set(eager) == {("alexnet", 9408.206), ("resnet50", 1259.591)}
+    assert "times the 8" in eager["alexnet", 9408.206]  # 1,176 images a second by itself
+    assert not unusable_steps()
+    assert ("alexnet", 128) not in {(point.model, point.batch) for point in training_points(("910A eager",))}
+
+
+def test_densenet_of_both_zoos_joins_maps_in_pairs(models_dir: Path) -> None:
+    """torchvision's newest has one Concat of all maps so far before each layer."""
+    for name, pools in (("mindspore", {"MaxPool": 4}), ("pairs", {"MaxPool": 1, "AveragePool": 3})):
+        graph = asim.load(models_dir / "published" / f"densenet121_{name}.onnx")
+        joined = [node for node in graph.nodes if node.op_type == "Concat" and len(node.inputs) > 1]
+        assert {len(node.inputs) for node in joined} == {2}
+        assert len(joined) == 58
+        assert joined[-1].output.shape == (1, 1024, 7, 7)
+        assert {kind: sum(node.op_type == kind for node in graph.nodes) for kind in pools} == pools
 
 
 def test_vgg16_of_64_images_has_normalisation_and_no_biases(models_dir: Path) -> None:

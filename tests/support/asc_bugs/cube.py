@@ -98,7 +98,7 @@ def product_over_sums_that_leave(bug, x, y, z):
     order("M_FIX")
     asc.fixpipe(gm(z), sums, OUT)
     order("FIX_M", unless=bug)
-    asc.mmad(sums, a2, b2, PRODUCT)  # BUG
+    asc.mmad(sums, a2, b2, asc.MmadParams(16, 16, 8, cmatrix_init_val=False))  # BUG
     order("M_FIX", 1)
     asc.fixpipe(gm(z)[256:], sums, OUT)
 

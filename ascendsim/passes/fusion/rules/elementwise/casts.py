@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.ir import Graph
+from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.opset import OpSet
+from ascendsim.opset.facts import Elements, OpPattern
 from ascendsim.passes.fusion.checks import read_outside
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.rewriting.outputs import is_output
@@ -84,10 +86,41 @@ class ForceFp16CastFusionPass(FusionRule):
             return "the cast changes the device's type"
         if x.producer is None or is_output(match.root.graph, result):
             return "the graph's inputs and outputs keep their types"
+        moved = list(_moved(result, context.opset))
+        if any(len(_typed(node, context.opset)) > 1 for node in moved):
+            return "what moves the result moves others of the wide type with it"
+        if any(is_output(match.root.graph, tensor) for node in moved for tensor in node.outputs):
+            return "the graph's inputs and outputs keep their types"
         return None
 
     def rewrite(self, graph: Graph, match: Match, context: FusionContext) -> None:
-        replace_root(graph, match.root, match.tensors["x"])
+        """Where the cast was one in the model, what only moves its result moves the narrow type there too."""
+        x = match.tensors["x"]
+        for node in _moved(match.root.output, context.opset):
+            for tensor in node.outputs:
+                tensor.origin_dtype = x.origin_dtype
+        replace_root(graph, match.root, x)
+
+
+def _moved(tensor: Tensor, opset: OpSet) -> Iterator[Node]:
+    """Operators that do nothing but move a tensor's elements, and those that move what these give."""
+    for node in tensor.consumers:
+        ports = _typed(node, opset)
+        if ports and any(node.input(port) is tensor for port in ports):
+            yield node
+            for made in node.outputs:
+                yield from _moved(made, opset)
+
+
+def _typed(node: Node, opset: OpSet) -> tuple[int, ...]:
+    """Inputs of an operator that keeps elements whose type is that of its results; none of others."""
+    facts = opset.get(node).facts
+    if facts.pattern is OpPattern.TRANSDATA:
+        return (0,)
+    if facts.elements is not Elements.KEPT:
+        return ()
+    ports = facts.typed or range(len(node.inputs))
+    return tuple(port for port in ports if node.input(port) is not None)
 
 
 RULES = (CastRemoveFusionPass(), CastCastFusionPass(), ForceFp16CastFusionPass())
