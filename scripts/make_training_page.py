@@ -31,6 +31,7 @@ from ascendsim.validate.training import (
     simulated_profile,
     training_points,
     training_predictions,
+    unusable_steps,
 )
 from tests.support.predicted_steps import STEPS, options_of
 from tests.support.vit_training import OPTIONS, Sizes, vit_step
@@ -51,10 +52,13 @@ Samples a second of one device; largest errors first. The simulated step waits f
 BERT is its encoder alone, without the two heads of pre-training; the published step has them. "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
 behind longer tasks). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the kernel of their gradients
-goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10. Both of its published steps have 26 ms that are not simulated,
-and which do not depend on the batch; of 32 images the same table's total time says 41 ms instead of the 58 that are scored, and 8 devices, which exchange
-550 MB, are said to take no longer (64 images: 25 ms longer). DenseNet's of 32 images, launched in a graph, has 14 ms more than simulated, and launched by
-PyTorch with 256 images it has not. No profile of either is public.
+goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10; it lacks 26 ms here. So does that of 32
+images by the speed that is scored; by the total time of the same table it lacks 10. DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
+slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 8 ms of its step with 32 images have no cause yet.
+
+What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step; MobileNet, Wide ResNet and SE-ResNet50 copy float32 images out
+of memory that is not pinned, MobileNet while everything waits; ResNet-18 and 34 print every step; MobileNet's figure is a mean of rates, not of times. How long
+copies and waits take is not published, and none of it is simulated.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 
@@ -153,10 +157,19 @@ def page(
         profiles: By network, measured ones and simulated ones of the same batch sizes, in the same order.
         predicted: Of steps that are not known, by name.
     """
-    lines = [HEAD, THROUGHPUT, *_scores(pairs), "", *_steps(pairs), ""]
+    lines = [HEAD, THROUGHPUT, *_scores(pairs), "", *_steps(pairs), "", *_unusable(), ""]
     for title, (measured, own) in profiles.items():
         lines += _compared(title, measured, own)
     return "\n".join([*lines, *_predictions(predicted)]) + "\n"
+
+
+def _unusable() -> list[str]:
+    """Published steps that are not scored."""
+    steps = unusable_steps(tuple(GROUPS))
+    named = [
+        f"{step.network}, batch {step.batch}, {step.framework}, {step.throughput:.0f}/s" for step in steps
+    ]
+    return ["Not scored:", "", *(f"- {name}: {step.why}." for name, step in zip(named, steps, strict=True))]
 
 
 def _compared(title: str, measured: Sequence[StepProfile], own: Sequence[StepProfile]) -> list[str]:

@@ -44,7 +44,7 @@ SAME_LINES = (
     "closed form that lists tilings does not count: 22.6 and 19.1 us without"
 )
 KNOWN = {
-    ("constant-Q transform", "Ascend910A"): (1.10, EQUAL_PARTS),
+    ("constant-Q transform", "Ascend910A"): (1.15, EQUAL_PARTS),
     ("constant-Q transform", "Ascend910B1"): (1.15, SAME_LINES),
     ("STFT", "Ascend910B1"): (1.08, SAME_LINES),
 }
