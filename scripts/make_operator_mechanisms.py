@@ -68,7 +68,7 @@ MECHANISMS = (
     Mechanism("channels cut into equal parts", "310", frozenset({"Conv2D"}), {"kernels.divides_maps": False}),
     Mechanism("cut as tuned", "910A-tuned", GRADIENTS, {"kernels.tuned_gradients": False}),
     Mechanism(
-        "whole blocks of channels a core, strides of load3d",
+        "whole blocks of channels a core",
         "910A-tuned",
         frozenset({"DepthwiseConv2DBackpropFilter"}),
         {"kernels.depthwise_by_blocks": False},
