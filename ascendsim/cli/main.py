@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
@@ -86,9 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AscendSimError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader of the output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _end_output()
         return 0
     except OSError as error:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _end_output()
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except KeyboardInterrupt:
         print("ascendsim: interrupted", file=sys.stderr)
@@ -96,6 +101,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse leaves this way after --help
         return stop.code if isinstance(stop.code, int) else 0
     return code
+
+
+def _end_output() -> None:
+    """Lets what is still to be printed go nowhere: else Python fails over it when it leaves, with a code of
+    its own.
+    """
+    with suppress(OSError):  # no file stands behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:
