@@ -99,8 +99,7 @@ def _on_chip_width(move: Move, soc: SocSpec) -> float:
         (Buffer.UB, Buffer.UB): ports.ub_to_ub,
         (Buffer.L1, Buffer.BT): ports.l1_to_bt,
     }
-    width = widths.get((source, target))
-    return width or path_width(width, f"{source.value} -> {target.value}", soc)
+    return path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
 
 
 def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
@@ -111,8 +110,7 @@ def _gm_width(move: Move, ports: PortSpec, soc: SocSpec) -> float:
         (Buffer.UB, Buffer.GM): ports.ub_to_gm,
         (Buffer.L0C, Buffer.GM): ports.l0c_to_gm,
     }
-    known = widths.get((source, target))
-    width = known or path_width(known, f"{source.value} -> {target.value}", soc)
+    width = path_width(widths.get((source, target)), f"{source.value} -> {target.value}", soc)
     if move.kind == "aipp":
         # blocks of C0 channels a pixel leave the port, only the image's bytes come in
         return width * move.bytes / max(move.bytes, move.dst.bytes)

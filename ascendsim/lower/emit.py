@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import align
@@ -66,6 +67,15 @@ def pieces(total: int, tile: int) -> tuple[Piece, ...]:
     return (*cut, Piece(whole * tile, tail, 1)) if tail else cut
 
 
+class Handover(NamedTuple):
+    """The flag statements that order both sides of a ring, see `BlockBuilder`."""
+
+    acquire: WaitFlag
+    commit: SetFlag
+    receive: WaitFlag
+    release: SetFlag
+
+
 @dataclass(slots=True, eq=False)
 class Ring:
     """Slots that `producer` fills and `consumer` empties; several allocations may share one pair of flags."""
@@ -79,21 +89,19 @@ class Ring:
     slots: int = field(init=False)
     full: str = field(init=False)  # names of the flags
     empty: str = field(init=False)
-    statements: tuple[Statement, ...] = field(init=False)  # acquire, commit, receive, release; or none
+    handover: Handover | None = field(init=False)  # None within one pipe, which needs no order
 
     def __post_init__(self) -> None:
         self.slots = self.allocations[0].slots
         self.full, self.empty = f"{self.name}_full", f"{self.name}_empty"
-        self.statements = (
-            (
-                WaitFlag(self.producer, self.empty),
-                SetFlag(self.producer, self.full),
-                WaitFlag(self.consumer, self.full),
-                SetFlag(self.consumer, self.empty),
+        self.handover = None
+        if self.producer is not self.consumer:
+            self.handover = Handover(
+                acquire=WaitFlag(self.producer, self.empty),
+                commit=SetFlag(self.producer, self.full),
+                receive=WaitFlag(self.consumer, self.full),
+                release=SetFlag(self.consumer, self.empty),
             )
-            if self.producer is not self.consumer
-            else ()
-        )
 
     @property
     def slot_bytes(self) -> int:
@@ -233,24 +241,24 @@ class BlockBuilder:
 
     def acquire(self, ring: Ring) -> None:
         """The producer waits for a free slot."""
-        if ring.statements:
-            self._bodies[-1].append(ring.statements[0])
+        if ring.handover is not None:
+            self._bodies[-1].append(ring.handover.acquire)
 
     def commit(self, ring: Ring) -> None:
         """The producer hands the slot over."""
-        if ring.statements:
-            self._bodies[-1].append(ring.statements[1])
+        if ring.handover is not None:
+            self._bodies[-1].append(ring.handover.commit)
         ring.filled += 1
 
     def receive(self, ring: Ring) -> None:
         """The consumer waits for a full slot."""
-        if ring.statements:
-            self._bodies[-1].append(ring.statements[2])
+        if ring.handover is not None:
+            self._bodies[-1].append(ring.handover.receive)
 
     def release(self, ring: Ring) -> None:
         """The consumer gives the slot back."""
-        if ring.statements:
-            self._bodies[-1].append(ring.statements[3])
+        if ring.handover is not None:
+            self._bodies[-1].append(ring.handover.release)
         ring.emptied += 1
 
     def order(self, before: Pipe, after: Pipe, name: str) -> None:

@@ -67,36 +67,33 @@ def filter_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
     filters = row.outputs[0].shape
     if logical(made_by)[1] != filters[1] * filters[2]:  # PyTorch's profile has the image first
         made_by, stored = stored, made_by
-    out, image = logical(made_by), logical(stored)
-    kernel, stride, pad = _window(image, filters, out, stored.shape[1])
-    kind = made_by.dtype or DType.FLOAT16
-    sizes = [out[1], image[1], kernel, kernel]
-    made = bench.builder.op(
-        "Conv2DBackpropFilter",
-        *(bench.stored(image, kind), bench.made(out, kind)),
-        domain="ascend",
-        filter_size=sizes,
-        strides=(stride, stride),
-        pads=pad,
-    )
-    return bench.finish(made, macs=math.prod(out) * image[1] * kernel * kernel)
+    channels = logical(stored)[1]
+    return _gradient_of_filters("Conv2DBackpropFilter", made_by, stored, filters, channels, bench)
 
 
 def depthwise_filter_gradient(row: OperatorRow, bench: Bench) -> OneOperator:
     """The gradient of filters that have one channel each, from its image and the gradient of its result."""
     stored, made_by = operands_of(row)[:2]
+    filters = row.outputs[0].shape
+    return _gradient_of_filters("DepthwiseConv2DBackpropFilter", made_by, stored, filters, 1, bench)
+
+
+def _gradient_of_filters(
+    operator: str, made_by: Operand, stored: Operand, filters: tuple[int, ...], channels: int, bench: Bench
+) -> OneOperator:
+    """The gradient of filters of so many channels each, in fractals as a profile has them."""
     out, image = logical(made_by), logical(stored)
-    kernel, stride, pad = _window(image, row.outputs[0].shape, out, stored.shape[1])
+    kernel, stride, pad = _window(image, filters, out, stored.shape[1])
     kind = made_by.dtype or DType.FLOAT16
     made = bench.builder.op(
-        "DepthwiseConv2DBackpropFilter",
+        operator,
         *(bench.stored(image, kind), bench.made(out, kind)),
         domain="ascend",
-        filter_size=[out[1], 1, kernel, kernel],
+        filter_size=[out[1], channels, kernel, kernel],
         strides=(stride, stride),
         pads=pad,
     )
-    return bench.finish(made, macs=math.prod(out) * kernel * kernel)
+    return bench.finish(made, macs=math.prod(out) * channels * kernel * kernel)
 
 
 def _kind(row: OperatorRow) -> DType:

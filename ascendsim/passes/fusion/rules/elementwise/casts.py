@@ -86,7 +86,7 @@ class ForceFp16CastFusionPass(FusionRule):
             return "the cast changes the device's type"
         if x.producer is None or is_output(match.root.graph, result):
             return "the graph's inputs and outputs keep their types"
-        moved = list(_moved(result, context.opset))
+        moved = list(_moved(result, context.opset)) if x.origin_dtype is not result.origin_dtype else []
         if any(len(_typed(node, context.opset)) > 1 for node in moved):
             return "what moves the result moves others of the wide type with it"
         if any(is_output(match.root.graph, tensor) for node in moved for tensor in node.outputs):
