@@ -57,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ascendsim.core.interrupts import interrupts_heard
     from ascendsim.core.progress import shown_progress
     from ascendsim.sweep import sweep
 
@@ -70,11 +71,12 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         store = str(Path(args.output) / "sweep.db")
     done = [0, 0]
-    with shown_progress("sweep") as show:
+    with shown_progress("sweep") as show, interrupts_heard() as check:
 
         def count(ready: int, total: int) -> None:
             done[:] = ready, total
             show(ready, total)
+            check()
 
         try:
             found = sweep(

@@ -17,6 +17,7 @@ from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
+from ascendsim.core.interrupts import interrupts_heard
 
 if TYPE_CHECKING:
     from ascendsim.validate import Comparison, Point, Prediction
@@ -179,12 +180,13 @@ def _groups(text: str, known: Collection[str], what: str) -> list[str]:
 def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
     """The predictions until the user interrupts, and whether that was so."""
     done: list[Pair] = []
-    with progress("simulating", "points") as show:
+    with progress("simulating", "points") as show, interrupts_heard() as check:
         try:
             for pair in coming:
                 done.append(pair)
                 if show is not None:
                     show(len(done), total)
+                check()
         except KeyboardInterrupt:
             return done, True
     return done, False
