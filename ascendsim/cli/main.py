@@ -17,6 +17,7 @@ from typing import NoReturn, Protocol, cast
 
 from ascendsim import __version__
 from ascendsim.cli.common import INTERRUPTED
+from ascendsim.core.collection import no_collection_at_exit
 from ascendsim.core.errors import AscendSimError, InputError, OptionWarning, suggest
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
@@ -77,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    if argv is None:
+        no_collection_at_exit()
     warnings.simplefilter("ignore", OptionWarning)  # commands print them their own way
     for name in ("stdout", "stderr"):  # closed by the shell (>&-): nobody reads, nothing is wrong
         if getattr(sys, name) is None:

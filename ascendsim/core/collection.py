@@ -8,6 +8,7 @@ collection after it.
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,3 +42,11 @@ def without_collection(function: Callable[Arguments, Result]) -> Callable[Argume
             return function(*args, **kwargs)
 
     return paused
+
+
+def no_collection_at_exit() -> None:
+    """Lets this process end without the collections that Python runs at last: they walk all that was built
+    once more, which takes a fifth of a short command's time. For processes that are ours from start to end.
+    """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)

@@ -10,6 +10,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import ModuleType
 from typing import Any
 
+from ascendsim.core.collection import no_collection_at_exit
 from ascendsim.sweep.work import watch_parent
 
 
@@ -39,9 +40,11 @@ class _Context(SpawnContext):
         return self.started[-1]
 
 
-def _begin(parent: int) -> None:
+def begin_sweeping(parent: int) -> None:
+    """Sets up a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent decides what follows
     watch_parent(parent)
+    no_collection_at_exit()
 
 
 class Processes:
@@ -54,7 +57,7 @@ class Processes:
     def __init__(self, count: int) -> None:
         self._context = _Context()
         self.executor: Executor = ProcessPoolExecutor(
-            count, mp_context=self._context, initializer=_begin, initargs=(os.getpid(),)
+            count, mp_context=self._context, initializer=begin_sweeping, initargs=(os.getpid(),)
         )
 
     def close(self, at_once: bool = False) -> None:

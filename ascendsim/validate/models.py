@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -11,7 +10,6 @@ from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 from typing import TypeVar
 
 from ascendsim import soc as chips
@@ -26,6 +24,7 @@ from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.rows import LeftOutRow
 from ascendsim.validate.score import Prediction
+from ascendsim.validate.worker import start_worker
 
 T = TypeVar("T")
 
@@ -129,7 +128,7 @@ def of_points(
         yield from (work(*item(point)) for line in lines for point in line)
         return
     context = get_context("spawn")  # the progress bar's thread must not be copied
-    pools = [ProcessPoolExecutor(1, context, initializer=_start) for _ in lines]
+    pools = [ProcessPoolExecutor(1, context, initializer=start_worker) for _ in lines]
     running: dict[Future[T], int] = {}
     try:
         for number, pool in enumerate(pools):
@@ -144,15 +143,6 @@ def of_points(
     finally:
         for pool in pools:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _start() -> None:
-    """Sets up a process that works on points until there are no more: interrupts are left to the calling
-    process, and the collector of cyclic garbage, which walks all that the process remembers for what little a
-    point leaves behind, is off.
-    """
-    signal(SIGINT, SIG_IGN)
-    gc.disable()
 
 
 def in_lines(points: Sequence[Point], processes: int) -> list[deque[Point]]:

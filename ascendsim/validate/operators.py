@@ -36,6 +36,7 @@ from ascendsim.validate.operators_graphs import one_operator
 from ascendsim.validate.operators_rows import FILES, LeftOut, OperatorRow, measured_operators
 from ascendsim.validate.roofline import CUBE_SHARE
 from ascendsim.validate.score import spearman
+from ascendsim.validate.worker import start_worker
 
 # Kinds whose small tasks the launch figures of 910A and 910B were fitted on, and TransData for ragged rows
 # (`fitted_on` in the chip files): scored with all, and apart.
@@ -155,7 +156,7 @@ def _each(
     if processes < 2 or len(rows) < _WORTH_A_PROCESS:
         yield from ((row, work(row)) for row in rows)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn")) as workers:
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=start_worker) as workers:
         yield from zip(rows, workers.map(work, rows, chunksize=8), strict=True)
 
 
