@@ -57,7 +57,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ascendsim.core.interrupts import interrupts_heard
     from ascendsim.core.progress import shown_progress
     from ascendsim.sweep import sweep
 
@@ -71,12 +70,11 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         store = str(Path(args.output) / "sweep.db")
     done = [0, 0]
-    with shown_progress("sweep") as show, interrupts_heard() as check:
+    with shown_progress("sweep") as show:
 
         def count(ready: int, total: int) -> None:
             done[:] = ready, total
             show(ready, total)
-            check()
 
         try:
             found = sweep(

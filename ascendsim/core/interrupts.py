@@ -24,14 +24,15 @@ def interrupts_heard() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield lambda: None
         return
-    come = threading.Event()
+    come = False  # no threading.Event: a second interrupt while it is set would wait for its lock for ever
 
     def note(number: int, frame: FrameType | None) -> None:
-        come.set()
+        nonlocal come
+        come = True
         before(number, frame)
 
     def check() -> None:
-        if come.is_set():
+        if come:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, note)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+
+from ascendsim.core.interrupts import interrupts_heard
 
 Progress = Callable[[int, int], None]
 _EVERY_S = 10.0  # between two lines of progress where standard error is no terminal
@@ -29,13 +31,16 @@ def shown(progress: Progress | bool, label: str) -> Iterator[Progress | None]:
 @contextmanager
 def shown_progress(label: str, unit: str = "points") -> Iterator[Callable[[int, int], None]]:
     """Shows how many points are done and how long the rest will take: as a bar on a terminal, as a line now
-    and then elsewhere.
+    and then elsewhere. An interrupt that got lost is raised then.
     """
-    if sys.stderr.isatty():
-        with bar(label, unit) as show:
-            yield show
-    else:
-        yield _Lines(label, unit)
+    shows = bar(label, unit) if sys.stderr.isatty() else nullcontext(_Lines(label, unit))
+    with shows as show, interrupts_heard() as check:
+
+        def tell(done: int, total: int) -> None:
+            show(done, total)
+            check()
+
+        yield tell
 
 
 @contextmanager

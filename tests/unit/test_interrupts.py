@@ -13,6 +13,7 @@ import pytest
 
 from ascendsim.cli.main import main
 from ascendsim.core.interrupts import interrupts_heard
+from ascendsim.core.progress import shown_progress
 from ascendsim.sweep.runner import answer
 from tests.unit.test_validate import small_points
 
@@ -36,6 +37,15 @@ def test_one_that_a_finalizer_loses_is_heard_later() -> None:
         end_one()
         with pytest.raises(KeyboardInterrupt):
             check()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_whatever_shows_its_progress_hears_it() -> None:
+    with shown_progress("search") as show:
+        show(1, 3)
+        end_one()
+        with pytest.raises(KeyboardInterrupt):
+            show(2, 3)
 
 
 def test_one_that_comes_elsewhere_is_raised_there_and_the_handler_is_given_back() -> None:
