@@ -70,6 +70,37 @@ def test_blocks_of_gradients_are_those_of_the_published_profile(
     assert blocks(gradient(m, 3200, n, soc), soc) == published
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "shares"),
+    [
+        (768, 3072, (48, 1536)),  # 16 x 2 parts
+        (3072, 768, (192, 384)),
+        (1024, 512, (64, 256)),
+        (3120, 1024, (208, 512)),  # 15 x 2 for 30 cores
+        (1008, 768, (144, 192)),  # 28 parts are 7 x 4 only
+    ],
+)
+def test_gradients_of_weights_have_two_parts_along_n(
+    m: int, n: int, shares: tuple[int, int], soc: SocSpec
+) -> None:
+    rates = rates_of(soc, "float16")
+    tiling = even_tiling(product_of(gradient(m, 3200, n, soc), soc), rates, turned=True)
+    assert tiling is not None
+    assert (tiling.share_m, tiling.share_n) == shares
+
+
+def test_gradients_of_wide_weights_take_about_as_long_as_published(soc: SocSpec) -> None:
+    """A step of ViT: 387 us for 768 x 3072 and 289 for 3072 x 768, over 3,200 rows, with a product behind."""
+
+    def us(m: int, n: int) -> float:
+        stages = lower_cube(gradient(m, 3200, n, soc), soc, Expansion(soc))[0]
+        trace = run(program_of(stages), soc)
+        return trace.us(trace.end)
+
+    assert 387 / us(768, 3072) == pytest.approx(1, abs=0.3)
+    assert 289 / us(3072, 768) == pytest.approx(1, abs=0.3)
+
+
 @pytest.mark.parametrize("sizes", [(12800, 768, 3072), (12544, 3072, 768), (20000, 1024, 512), (240, 48, 80)])
 def test_shares_and_tiles_have_equal_sizes(sizes: tuple[int, int, int], soc: SocSpec) -> None:
     m, k, n = sizes
