@@ -8,7 +8,12 @@ import pytest
 
 from ascendsim.core.formats import Format
 from ascendsim.lower.templates.cube import cube_options, lower_cube, product_of
-from ascendsim.lower.templates.even_tiling import cores_of_columns, cores_of_images, even_tiling
+from ascendsim.lower.templates.even_tiling import (
+    cores_of_columns,
+    cores_of_images,
+    even_tiling,
+    map_tiling,
+)
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.steps import Expansion
 from ascendsim.machine import run
@@ -184,3 +189,35 @@ def test_many_rows_and_awkward_columns_take_all_cores() -> None:
     for m, n in ((4096, 4096), (32, 16 * 37), (32, 16 * 11)):
         expected = 11 if n == 16 * 11 else 24  # 37 blocks cannot be dealt out; of 11 each core has one
         assert cores_of_columns(product_of(matmul(m, 512, n, split), split), 24) == expected
+
+
+def map_gradient(images: int, size: int, channels: int, soc: SocSpec) -> CubeWork:
+    """Of maps of a 3 x 3 convolution that keeps their size."""
+    return replace(convolution(channels, size, channels, 3, 1, 1, images=images), transposed=True)
+
+
+@pytest.mark.parametrize(("images", "each"), [(16, 1), (32, 2), (64, 3)])
+def test_gradients_of_maps_have_whole_images_and_keep_filters_in_l1(
+    images: int, each: int, soc: SocSpec
+) -> None:
+    product = product_of(map_gradient(images, 28, 128, soc), soc)
+    tiling = map_tiling(product, rates_of(soc, "float16", True))
+    assert tiling is not None
+    assert (tiling.share_images, tiling.share_m, tiling.share_n) == (each, 28 * 28, 128)
+    assert tiling.hold == "b"
+
+
+def test_filters_that_l1_cannot_hold_stream_with_the_maps(soc: SocSpec) -> None:
+    """9 x 1024 x 1024 values; of 16 columns 288 KiB for the whole of k."""
+    product = product_of(map_gradient(16, 7, 1024, soc), soc)
+    small = replace(rates_of(soc, "float16", True), l1=256 << 10)
+    tiling = map_tiling(product, small)
+    assert tiling is not None
+    assert tiling.hold != "b"
+
+
+@pytest.mark.parametrize("images", [1, 8, 14])
+def test_gradients_of_few_maps_keep_the_search(images: int, soc: SocSpec) -> None:
+    work = map_gradient(images, 28, 128, soc)
+    assert map_tiling(product_of(work, soc), rates_of(soc, "float16", True)) is None
+    assert len(cube_options(work, soc, Expansion(soc))) > 1

@@ -19,7 +19,12 @@ from ascendsim.lower.templates import conv as unfold
 from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns, most_share
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import AXES
-from ascendsim.lower.templates.even_tiling import cores_of_columns, cores_of_images, even_tiling
+from ascendsim.lower.templates.even_tiling import (
+    cores_of_columns,
+    cores_of_images,
+    even_tiling,
+    map_tiling,
+)
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of
 from ascendsim.lower.templates.steps import Expansion
@@ -50,11 +55,7 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    even = (
-        even_tiling(product, rates_of(soc, product.dtype, work.conv is not None), work.transpose_a)
-        if soc.kernels.even_products
-        else None
-    )
+    even = _even(work, product, soc) if soc.kernels.even_products else None
     if even is not None:
         stage = partial(cube_stage, work, product, even, soc, expansion)
         with suppress(CompileError):  # what its epilogue reads does not fit beside the tile
@@ -72,6 +73,12 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         others = best_tilings(product_of(replace(work, plain_tiling=False), soc), fewer)
         tilings += [tiling for tiling in others if replace(tiling, cycles=0) not in known]
     return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
+
+
+def _even(work: CubeWork, product: Product, soc: SocSpec) -> Tiling | None:
+    """The one tiling that kernels which cut evenly take; None if that is not known."""
+    rates = rates_of(soc, product.dtype, work.conv is not None)
+    return map_tiling(product, rates) if work.transposed else even_tiling(product, rates, work.transpose_a)
 
 
 def vector_rest(work: CubeWork, soc: SocSpec) -> VectorWork | None:

@@ -214,6 +214,7 @@ def candidates(
     smallest: int = 2,
     within: float = math.inf,
     best: float = math.inf,
+    shared: Iterable[Share] | None = None,
 ) -> Iterator[Tiling]:
     """Tilings that fit the buffers, with their scores.
 
@@ -224,13 +225,15 @@ def candidates(
         within: Leaves out what takes more than so many times the best score before it, of chunks for the same
             depth of the queue; with the score of another form, what must do so.
         best: The best score of another form.
+        shared: Ways to cut it; None = all.
     """
     depths = queue_depths(rates.queue)
     by_depth = [best] * len(depths)
     alone = math.isinf(best)
     some = False  # whether anything fits: if nothing does, smaller tiles are tried
     search = share_search(product, rates, chunk_units(product.conv), depths)
-    bounds = [(least_cycles(product, rates, share), share) for share in shares(product, rates.cores)]
+    ways = shares(product, rates.cores) if shared is None else shared
+    bounds = [(least_cycles(product, rates, share), share) for share in ways]
     for least, share in sorted(bounds):  # the likely ones first, so that what cannot come near is seen sooner
         if least > within * max(by_depth):
             break
