@@ -7,8 +7,8 @@ those that fill the half of L0C that double buffering leaves are taken, the long
 no more of k than L0 does. Where the sizes have few divisors tiles become long and flat, and the product is
 bound by what it brings: 20000 x 3120 x 1024 takes 2.7 times as long as 16000 x 3120 x 1024.
 
-Which of several equal cuts is taken is not published; the rules here (most parts along n, but two of gradients
-of weights, and the longest tile) come nearest to the times of the profile.
+Which of several equal cuts is taken is not published; the rules here (most parts along n, but two of
+gradients of weights, and the longest tile) come nearest to the times of the profile.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ascendsim.lower.templates.tiling import Tiling, candidates
 # Gradients of weights that cannot be cut for all 30 cores, and what would leave every second one idle else,
 # have up to 32 parts (48 x 48 blocks: 32, in two turns), as if the chip were Ascend910A.
 TUNED_CORES = 32
-# Of 33 gradients of weights in that profile (each simulated with every even cut for its block count) this cut
-# comes nearest: 17 % off in the mean. Nine other rules (most along m or n, squares, least traffic, ...) are off
-# by 25 to 35 %; with most along n, as elsewhere, 1024 x 512 takes 3.6 times as long as published.
+# Of 33 gradients of weights in that profile (each simulated with every even cut for its block count) this
+# cut comes nearest: 17 % off in the mean. Nine other rules (most along m or n, squares, least traffic, ...)
+# are 25 to 35 % off; with most along n, as elsewhere, 1024 x 512 takes 3.6 times as long as published.
 PARTS_OF_GRADIENTS = 2  # along n
 FEW_ROWS = 256  # one or two tiles of L0C: only columns are left to be cut
 FEWEST = 2  # an even cut for less than one core in so many says nothing of how the kernel goes about it
@@ -106,10 +106,10 @@ def map_tiling(product: Product, rates: Rates) -> Tiling | None:
     """The tiling of a gradient of maps: each core has whole images and all of their channels, and goes
     through an image with filters that L1 holds, if they fit.
 
-    Tilings that the vendor kept for this chip (CANN's operator package) are so for 64 images of ResNet-50, but
-    for the four of 3 x 3 taps that keep the map's size. Run with eleven of them the machine is within 7 % of the
-    profile; those that it would find for itself are a quarter quicker. The closed form's best of this kind is
-    nearest to them: 69 published gradients are 18 % off in the median, not 22.
+    Tilings that the vendor kept for this chip (CANN's operator package) are so for 64 images of ResNet-50,
+    but for the four of 3 x 3 taps that keep the map's size. Run with eleven of them the machine is within 7 %
+    of the profile; those that it would find for itself are a quarter quicker. The closed form's best of this
+    kind is nearest to them: 69 published gradients are 18 % off in the median, not 22.
 
     Args:
         product: What is to be cut.
