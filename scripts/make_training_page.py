@@ -57,8 +57,8 @@ images by the speed that is scored; by the total time of the same table it lacks
 slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 8 ms of its step with 32 images have no cause yet.
 
 What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step; MobileNet, Wide ResNet and SE-ResNet50 copy float32 images out
-of memory that is not pinned, MobileNet while everything waits; ResNet-18 and 34 print every step; MobileNet's figure is a mean of rates, not of times. How long
-copies and waits take is not published, and none of it is simulated.
+of memory that is not pinned, MobileNet while everything waits; ResNet-18 and 34 print every step; MobileNet's figure is a mean of rates, not of times. Copies of float32
+images are simulated (`host_inputs`, column of that name in the data); images of bytes, which are normalised on the device, waits and what is computed for a printed line are not.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 

@@ -51,6 +51,7 @@ def compile(
     buffer_optimize: str = "l2_optimize",
     output_type: str | None = None,
     schedule: str = "sink",
+    host_inputs: str = "device",
     enable_single_stream: bool = False,
     multi_stream_parallel_mode: str = "",
     topo_sorting_mode: int = STABLE,
@@ -108,6 +109,8 @@ def compile(
         schedule: Who launches tasks: "sink" = the device, the graph with all its tasks lies there; "host" =
             the host, task by task; "eager" = a framework that calls operator by operator, so nothing is fused
             whatever `fusion` says.
+        host_inputs: Where inputs lie when the graph is run: "device", or memory of the host, "pinned" or
+            "pageable", out of which each is copied first, by a MEMCPY_ASYNC in front of the network.
         dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or
             [1, 2, 4, 8] (ATC's option).
         dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).

@@ -36,6 +36,7 @@ BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
 OO_LEVELS = ("O1", "O3")
 SCHEDULES = ("sink", "host", "eager")
 SORTING_MODES = (0, 1, 2, 3)
+HOST_INPUTS = ("device", "pinned", "pageable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,15 @@ class CompileOptions:
             "(default: sink); or a number of ATC: 0 compiles, and ascendsim compile has 1 model to JSON, "
             "3 check, 5 device graph to JSON, 6 show information",
             choices=SCHEDULES,
+        ),
+    )
+    host_inputs: str = field(
+        default="device",
+        metadata=_cli(
+            "host_inputs",
+            "where inputs lie when the graph is run: on the device, or in memory of the host, pinned or "
+            "pageable, out of which each is copied first (default: device)",
+            choices=HOST_INPUTS,
         ),
     )
     enable_single_stream: bool = field(

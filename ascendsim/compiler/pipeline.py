@@ -30,6 +30,7 @@ from ascendsim.opset.lower_context import FORM, OPEN_SHAPES
 from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
+from ascendsim.passes.host_inputs import copy_inputs
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.passes.precision.float_status import read_status
@@ -222,6 +223,7 @@ def _types_and_formats(work: Compilation) -> None:
 
 
 def _device_fusion(work: Compilation) -> None:
+    copy_inputs(work.graph, work.settings.options.host_inputs, work.settings.soc.launch)
     work.fusion.records.extend(quantise_what_leaves(work.graph, work.opset))
     work.settings.fusion.fuse(work.graph, work.settings.soc, work.opset, work.fusion, second_round=True)
 

@@ -13,7 +13,7 @@ from ascendsim import soc as chips
 from ascendsim.compiler.cann_versions import with_version
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
 from ascendsim.compiler.fusion import FusionSettings
-from ascendsim.compiler.options import MIXED, PRECISION_MODES, CompileOptions
+from ascendsim.compiler.options import HOST_INPUTS, MIXED, PRECISION_MODES, CompileOptions
 from ascendsim.compiler.profile_options import Value, check_release, profile_options
 from ascendsim.compiler.scheduling import Scheduling
 from ascendsim.core.errors import InputError, suggest
@@ -108,6 +108,12 @@ class Settings:
             raise InputError(
                 "option modify_mixlist", f"goes with precision_mode {MIXED}", options.precision_mode
             )
+        if options.host_inputs not in HOST_INPUTS:
+            rule, remedy = (
+                f"must be one of {', '.join(HOST_INPUTS)}",
+                suggest(options.host_inputs, HOST_INPUTS),
+            )
+            raise InputError("option host_inputs", rule, repr(options.host_inputs), remedy)
         check_form(options.output_type)
         aipp = (
             ()

@@ -47,6 +47,7 @@ class TaskKind(Enum):
     COMMUNICATION = "COMMUNICATION"
     DVPP = "DVPP"
     CTRL_CPU = "CTRL_CPU"
+    MEMCPY_ASYNC = "MEMCPY_ASYNC"  # from the host's memory
 
     @property
     def on_cores(self) -> bool:
@@ -202,12 +203,14 @@ class Task:
         waits_for: Tasks of other streams that must have ended (stream events).
         cpu_us: AI CPU work in microseconds at the chip's rate (dispatch and overhead come on top).
         known_us: Time in microseconds that is known beforehand: of a collective on the links between devices,
-            of DVPP and of the Ctrl CPU; it takes no core and no bandwidth of the memory.
+            of DVPP and of the Ctrl CPU, of a copy out of the host's memory; it takes no core and no bandwidth
+            of the memory.
         fused: Names of the graph nodes it runs, in order, if they are several.
         decisions: Branches chosen and loops tested by the task scheduler before it starts (graphs with
             control flow on the device).
         read_backs: Values of the device that the host reads before it launches the task (such graphs
             scheduled by the host).
+        host_waits: Whether the host launches nothing more until it has ended.
     """
 
     id: int
@@ -222,6 +225,7 @@ class Task:
     fused: tuple[str, ...] = ()
     decisions: int = 0
     read_backs: int = 0
+    host_waits: bool = False
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ def task_of(stage: Stage, number: int, name: str, soc: SocSpec) -> Task:
     """A stage as a task."""
     if stage.link is not None:
         accesses = _whole(stage.link.inputs, False) + _whole(stage.link.outputs, True)
-        return Task(number, name, stage.kind, accesses=accesses, known_us=stage.link.us)
+        link = stage.link
+        return Task(number, name, stage.kind, accesses=accesses, known_us=link.us, host_waits=link.host_waits)
     if stage.cpu is None:
         accesses = accesses_of(stage.groups, stage.sizes, stage.inside)
         return Task(number, name, stage.kind, groups=stage.groups, accesses=accesses)
@@ -31,8 +32,9 @@ def ai_cpu_stage(work: AiCpuWork) -> Stage:
 
 
 def link_stage(work: LinkWork) -> Stage:
-    """A collective."""
-    return Stage((), TaskKind.COMMUNICATION, sizes_of(*work.inputs, *work.outputs), link=work)
+    """A collective, or a copy out of the host's memory."""
+    kind = TaskKind.MEMCPY_ASYNC if work.from_host else TaskKind.COMMUNICATION
+    return Stage((), kind, sizes_of(*work.inputs, *work.outputs), link=work)
 
 
 def _whole(refs: Iterable[Ref], write: bool) -> tuple[Access, ...]:

@@ -61,7 +61,7 @@ def closed_form(task: Task, soc: SocSpec) -> TaskPrice:
     if task.kind is TaskKind.AI_CPU:
         time = (soc.ai_cpu.dispatch_us + soc.ai_cpu.overhead_us + launch.task_gap_us + task.cpu_us) * 1e-6
         return TaskPrice(time, time)
-    if task.kind is TaskKind.COMMUNICATION:
+    if task.kind in (TaskKind.COMMUNICATION, TaskKind.MEMCPY_ASYNC):
         time = (launch.task_launch_us + launch.task_gap_us + task.known_us) * 1e-6
         return TaskPrice(time, time)
     start = (launch.task_launch_us + launch.task_gap_us) * 1e-6 + launch.kernel_init_ns * 1e-9

@@ -262,6 +262,7 @@ def _renamed_node(lowered: LoweredUnit, node: Node, names: dict[str, str], first
                 accesses=_renamed_accesses(task.accesses, names),
                 cpu_us=task.cpu_us,
                 known_us=task.known_us,
+                host_waits=task.host_waits,
             )
             for task in lowered.tasks
         ]

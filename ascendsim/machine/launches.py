@@ -7,7 +7,8 @@ otherwise.
             cost `host_launch_us`
 
 The host does not wait for the device: it runs ahead where tasks take longer than their launch, and the device
-waits where they are shorter. Each value is a tick at which a task may start at the earliest.
+waits where they are shorter. Only for a copy out of memory that the device cannot read by itself it waits
+(`Task.host_waits`). Each value is a tick at which a task may start at the earliest.
 """
 
 from __future__ import annotations
@@ -40,5 +41,7 @@ def launch_ticks(program: Program, launch: LaunchSpec, clock: Clock) -> list[int
         called = program.mode == "eager" and task.nodes != before
         now += call_ticks if called else task_ticks
         launched.append(now)
+        if task.host_waits:  # they come first, so that the device has nothing else to do
+            now += clock.us(launch.task_launch_us) + clock.us(task.known_us)
         before = task.nodes
     return launched

@@ -335,11 +335,21 @@ class AiCpuWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkWork:
-    """A collective on the links between devices: its time is known beforehand, and no core takes part."""
+    """A collective on the links between devices, or a copy out of the host's memory: its time is known
+    beforehand, and no core takes part.
+
+    Attributes:
+        us: The time.
+        inputs, outputs: What it reads and writes.
+        from_host: Whether it is a copy.
+        host_waits: Whether the host goes on only when it has ended.
+    """
 
     us: float
     inputs: tuple[Ref, ...] = ()
     outputs: tuple[Ref, ...] = ()
+    from_host: bool = False
+    host_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ OTHER_ENGINES = {
     TaskKind.COMMUNICATION: "Communication",
     TaskKind.DVPP: "DVPP",
     TaskKind.CTRL_CPU: "Ctrl CPU",
+    TaskKind.MEMCPY_ASYNC: "Host copy",
 }
 
 

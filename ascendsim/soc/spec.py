@@ -183,6 +183,8 @@ class LaunchSpec:
     model_call_us: float  # of a host that waits for a call of a model, besides the device's time (sink)
     host_launch_us: float  # per task when the host launches it
     eager_launch_us: float  # per operator when a framework calls operator by operator
+    pinned_copy_gb_per_s: float  # out of memory of the host that is registered with the device
+    pageable_copy_gb_per_s: float  # out of other memory of the host
     max_gears: int  # input shapes that one model can hold
 
 

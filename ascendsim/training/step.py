@@ -15,6 +15,7 @@ import numpy as np
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
+from ascendsim.graph.carried import UPDATED
 from ascendsim.graph.ir import Array, Constant, Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
@@ -36,7 +37,6 @@ from ascendsim.training.scaling import (
     unscaled,
 )
 
-UPDATED = ".updated"  # behind the name of an input: what it is in the next step
 RATE, ACCUMULATED, OVERFLOW = "learning_rate", "accumulated", "overflow"
 
 

@@ -18,6 +18,7 @@ from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.api.training import training_step
 from ascendsim.training.optimizers import Momentum
+from ascendsim.validate.conditions import UNSAID, Conditions
 from ascendsim.validate.models import structure
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
@@ -71,7 +72,9 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
         chosen = [row for row in found if (-int(row["devices"]), _TRUST[row["trust"]]) == best]
         measured = median(float(row["throughput_per_s"]) for row in chosen)
         file = chosen[0]["structure"] or f"{model}.onnx"
-        points.append(Point(group, GROUPS[group], model, file, batch, measured, False))
+        place = chosen[0]["host_inputs"]
+        conditions = Conditions(settings=(("host_inputs", place),), known=True) if place else UNSAID
+        points.append(Point(group, GROUPS[group], model, file, batch, measured, False, conditions))
     return tuple(points)
 
 
@@ -118,7 +121,9 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
     return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
 
 
-def run_step(file: Path, batch: int, soc: str, eager: bool = False) -> tuple[Result, float]:
+def run_step(
+    file: Path, batch: int, soc: str, eager: bool = False, conditions: Conditions = UNSAID
+) -> tuple[Result, float]:
     """A training step as the published ones: mixed precision, all fusion, the graph on the device as a whole.
 
     Networks for images learn classes with momentum, BERT its encoder with LAMB (the structure file has no
@@ -129,6 +134,7 @@ def run_step(file: Path, batch: int, soc: str, eager: bool = False) -> tuple[Res
         batch: Samples in the step.
         soc: Chip.
         eager: A framework launches operator by operator, and nothing is fused.
+        conditions: What else is known of the run.
 
     Returns:
         The run, and the roofline's time in us for forward and backward: three times that of forward.
@@ -143,7 +149,14 @@ def run_step(file: Path, batch: int, soc: str, eager: bool = False) -> tuple[Res
         output=output,
     )
     schedule = "eager" if eager else "sink"
-    model = compile(step.graph, soc, fusion="all", schedule=schedule, precision_mode="allow_mix_precision")
+    model = compile(
+        step.graph,
+        soc,
+        fusion="all",
+        schedule=schedule,
+        precision_mode="allow_mix_precision",
+        **conditions.arguments,
+    )
     forward = roofline_us(graph, chips.load(soc))
     return simulate(model), 3 * forward
 
@@ -179,7 +192,8 @@ def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tupl
     """
     paths = [structure(point.file, folder) for point in points]
     for point, path in zip(points, paths, strict=True):
-        result, roofline = run_step(path, point.batch, point.soc, eager=point.group == EAGER)
+        eager = point.group == EAGER
+        result, roofline = run_step(path, point.batch, point.soc, eager, point.conditions)
         yield (
             Prediction(point, point.batch / result.duration_us * 1e6),
             Prediction(point, point.batch / roofline * 1e6),

@@ -39,6 +39,7 @@ REASONS: dict[str, str] = {
     "passes/rewriting/folding.py": _SHAPES,
     "passes/fusion/switch_file.py": "a key of CANN's files, no operator",
     "passes/gears/clone.py": _MAKES,
+    "passes/host_inputs.py": _MAKES,
     "passes/engine/cond_remove.py": _CONTROL,
     "passes/engine/constant_folding.py": "GE's exceptions from folding",
     "passes/engine/dimension_compute.py": _SHAPES,

@@ -36,6 +36,7 @@ MORE = {
     "ascend::IncreFlashAttention": 26,
     "ascend::RmsNormDynamicQuant": 4,
     "ascend::DequantConv": 6,
+    "ascend::MemcpyAsync": 1,
     **dict.fromkeys(
         (f"ascend::Hcom{name}" for name in ("AllReduce", "AllGather", "ReduceScatter", "AllToAll")), 1
     ),

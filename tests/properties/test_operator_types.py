@@ -85,7 +85,15 @@ def broken(case: Case) -> Iterator[str]:
 TYPE_OF_ITS_OWN = {"Cast", "CastLike", "BitCast", "ConstantOfShape", "EyeLike", "OneHot", "Shape", "Size"}
 # those that scatter may add; parts of a QLinearConcat get the scale of the result
 COMPUTES_TOO = {"Resize", "GridSample", "Col2Im", "ScatterElements", "ScatterND", "QLinearConcat"}
-OF_DEVICE_GRAPHS = {"Aipp", "Assign", "ConfusionTransposeD", "StridedRead", "StridedWrite", "TransData"}
+OF_DEVICE_GRAPHS = {
+    "Aipp",
+    "Assign",
+    "ConfusionTransposeD",
+    "MemcpyAsync",
+    "StridedRead",
+    "StridedWrite",
+    "TransData",
+}
 
 
 @cache

@@ -54,11 +54,13 @@ from tests.support.operator_cases import (
 from tests.support.work_text import describe
 
 # Made of subgraphs, or decided before anything is lowered; LabelEncoder has attributes that only a file of
-# another domain has. Collectives have no values on one device (tests/unit/test_links.py has their tasks).
+# another domain has. Collectives have no values on one device (tests/unit/test_links.py has their tasks);
+# copies out of the host's memory come with a compilation (tests/unit/test_host_inputs.py).
 WITHOUT_CASES = {"If", "Loop", "Scan", "ai.onnx.ml::LabelEncoder"} | {
     f"ascend::{name}" for name in ("Case", "GraphKernel", "Merge", "PartitionedCall", "Switch", "While")
 }
 WITHOUT_CASES |= {f"ascend::Hcom{name}" for name in ("AllGather", "AllReduce", "AllToAll", "ReduceScatter")}
+WITHOUT_CASES.add("ascend::MemcpyAsync")
 
 
 TYPES = {dtype.value: dtype for dtype in (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64)}

@@ -137,6 +137,8 @@ TOY = SocSpec(
         model_call_us=0,
         host_launch_us=5,
         eager_launch_us=50,
+        pinned_copy_gb_per_s=20,
+        pageable_copy_gb_per_s=10,
         max_gears=100,
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
