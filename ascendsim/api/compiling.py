@@ -110,7 +110,8 @@ def compile(
             the host, task by task; "eager" = a framework that calls operator by operator, so nothing is fused
             whatever `fusion` says.
         host_inputs: Where inputs lie when the graph is run: "device", or memory of the host, "pinned" or
-            "pageable", out of which each is copied first, by a MEMCPY_ASYNC in front of the network.
+            "pageable", out of which each is copied first, by a MEMCPY_ASYNC in front of the network. Goes
+            with fixed shapes and without control flow.
         dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or
             [1, 2, 4, 8] (ATC's option).
         dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).

@@ -275,7 +275,10 @@ STAGES: tuple[Stage, ...] = (
         "types-and-formats", "the model's types", "the device's, Cast and TransData in between",
         _types_and_formats,
     ),
-    Stage("device-fusion", "types and formats", "rules that look at them have run", _device_fusion),
+    Stage(
+        "device-fusion", "types and formats",
+        "copies of inputs in the host's memory; rules that look at types have run", _device_fusion,
+    ),
     Stage("tasks", "one operator a task", "composites (fusion=graph-kernel), scopes of UB fusion", _tasks),
     Stage("order", "any order", "the order of execution", _order),
     Stage("program", "tasks", "tiles, L1 and L2 fusion, streams, memory plan: the program", _lower),

@@ -108,3 +108,11 @@ def test_a_single_number_goes_with_the_launch() -> None:
 def test_an_unknown_place_is_an_error() -> None:
     with pytest.raises(InputError, match="host_inputs must be one of device, pinned, pageable, not 'pined'"):
         asim.compile(line(), CHIP, host_inputs="pined")
+
+
+def test_open_shapes_are_an_error() -> None:
+    """Their pieces take what other pieces made."""
+    builder = asim.GraphBuilder("open")
+    builder.output(builder.op("Relu", builder.input("x", ("n", 64))))
+    with pytest.raises(InputError, match="host_inputs goes with fixed shapes and without control flow"):
+        asim.compile(builder.build(), CHIP, host_inputs="pinned")
