@@ -48,7 +48,7 @@ on single operators of its profiles are marked in the chip's file. How steps are
 """
 THROUGHPUT = """## Throughput, Ascend910A
 
-Samples a second of one device; largest errors first. The simulated step waits for nobody: no input pipeline, no host, no exchange of gradients.
+Samples a second of one device; largest errors first. The simulated step waits for nobody but for launches and copies of images of "910A eager": no input pipeline, no exchange of gradients.
 BERT is its encoder alone, without the two heads of pre-training; the published step has them. "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
 behind longer tasks). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the kernel of their gradients
@@ -100,7 +100,7 @@ CANN_NAMES = {
     "reducesumd": "reducesum",
     "stridedsliced": "stridedslice",
 }  # and MindSpore's
-TILES = "tiles are searched on the simulated machine; which ones the vendor's kernels take is not published"
+TILES = "which tiles the vendor's kernels take is published for few sizes"
 SUMS = "PyTorch's step has ReduceSum where MindSpore's has BiasAddGrad"
 SOFTMAX = "rows of 50 one by one: 478 cycles a row in the profile, 360 here"
 CENTRED = (

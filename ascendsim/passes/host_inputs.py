@@ -20,11 +20,9 @@ def copy_us(bytes: int, memory: str, launch: LaunchSpec) -> float:
     Args:
         bytes: What is copied.
         memory: Where it lies: "pinned" memory the device reads by itself, "pageable" one the driver copies
-            in pieces to memory that is; "device" needs no copy.
+            in pieces to memory that is.
         launch: Of the chip.
     """
-    if memory == DEVICE:
-        return 0.0
     rate = launch.pinned_copy_gb_per_s if memory == PINNED else launch.pageable_copy_gb_per_s
     return bytes / (rate * 1e3)
 

@@ -97,7 +97,7 @@ def cores_of_images(product: Product, cores: int) -> int:
     three times as long as those of 16: a core has three images, or there are two turns of two.
     """
     images = product.images
-    if product.conv is None or product.batch > 1 or 2 * images < cores:
+    if product.conv is None or product.batch > 1 or FEWEST * images < cores:
         return cores
     return ceil_div(images, ceil_div(images, cores))
 
