@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Union
 
 from ascendsim.core.arguments import checked
@@ -11,6 +12,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpDef, OpSet
+from ascendsim.training.combined import combine
 from ascendsim.training.losses import LOSSES
 from ascendsim.training.optimizers import OPTIMIZERS, Group, Optimizer, optimizer_of
 from ascendsim.training.scaling import Scaling
@@ -37,6 +39,7 @@ def training_step(
     allow_unused: bool = False,
     operators: Sequence[OpDef] = (),
     attention: str = "formula",
+    combined: bool = False,
 ) -> TrainingStep:
     """One training step as a graph: forward, backward, and the update of the weights.
 
@@ -65,6 +68,10 @@ def training_step(
         operators: Operators of your own, the same as for `load`.
         attention: Of a module: "formula", or "flash" for FlashAttentionScore and its gradient where
             `scaled_dot_product_attention` has four axes and no dropout (see `from_torch`).
+        combined: Whether all weights lie in one buffer (input `weights`), their state and gradients in
+            others, as Ascend's fused optimisers for PyTorch keep them (NpuFusedSGD, NpuFusedAdamW): an Add
+            for each gradient and a few operators for the whole update. For momentum, adam and adamw, and
+            what PyTorch launches operator by operator (`compile(..., schedule="eager")`).
 
     Raises:
         InputError: If an option is not usable.
@@ -78,12 +85,8 @@ def training_step(
         if output is not None or parameters is not None:
             remedy = "set requires_grad_ of parameters, or pass loss="
             raise InputError("options output and parameters", "are for graphs", remedy=remedy)
-        return complete_step(
-            _joint_of_module(source, example_inputs, opset, loss, allow_unused, attention),
-            opset,
-            chosen,
-            scaling,
-        )
+        joint = _joint_of_module(source, example_inputs, opset, loss, allow_unused, attention)
+        return _complete(joint, opset, chosen, scaling, combined)
     if attention != "formula":
         rule, remedy = "is for modules", "write FlashAttentionScore into the graph"
         raise InputError("option attention", rule, repr(attention), remedy)
@@ -94,7 +97,25 @@ def training_step(
         actual = None if loss is None else type(loss).__name__
         raise InputError("option loss", rule, actual, "say what is to become small")
     joint = joint_of_graph(source, opset, loss, output, parameters)
-    return complete_step(joint, opset, chosen, scaling)
+    return _complete(joint, opset, chosen, scaling, combined)
+
+
+def _complete(
+    joint: Joint,
+    opset: OpSet,
+    optimizer: Optimizer | list[Group] | None,
+    scaling: Scaling,
+    combined: bool,
+) -> TrainingStep:
+    if not combined:
+        return complete_step(joint, opset, optimizer, scaling)
+    if optimizer is None or isinstance(optimizer, list):
+        rule = "needs one optimiser for all weights that is not of torch.optim"
+        raise InputError(
+            "option combined", rule, remedy="give optimizer=Momentum(...), Adam(...) or AdamW(...)"
+        )
+    whole, places = combine(joint, opset, optimizer)
+    return replace(complete_step(whole, opset, optimizer, scaling), places=places)
 
 
 def _optimizer(option: Any, source: Any) -> Optimizer | list[Group] | None:

@@ -41,6 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accumulate", type=positive, default=1, metavar="N", help=text)
     text = 'weights to train, by name or pattern ("*.weight"); may be repeated (default: all)'
     parser.add_argument("--parameters", action="append", metavar="NAME", help=text)
+    text = "weights, state and gradients in one buffer each, as NpuFusedSGD and its kind keep them"
+    parser.add_argument("--combined", action="store_true", help=text)
     text = "devices that train together, each on a batch of its own (default: 1)"
     parser.add_argument("--devices", type=positive, default=1, metavar="N", help=text)
     text = 'server that they are in, for example "Atlas 800 9000", or a TOML file'
@@ -77,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
         output=args.loss_output,
         parameters=args.parameters,
         operators=own_operators(args),
+        combined=args.combined,
     )
     model = compile(step.graph, **chip_settings(args))
     print_warnings(warnings_of(model))
@@ -89,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
             bucket_bytes=args.bucket_bytes,
         )
     weights = sum(step.graph.tensors[name].elements for name in step.parameters)
-    print(f"training step: {len(step.parameters)} weights of {weights:,} numbers, {len(step.graph)} nodes")
+    count = len(step.places or step.parameters)
+    print(f"training step: {count} weights of {weights:,} numbers, {len(step.graph)} nodes")
     print_result(result, args.top)
     print_formatted(result.training_shares())
     if args.devices > 1:

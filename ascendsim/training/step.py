@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from ascendsim.training.scaling import (
     scale_of,
     unscaled,
 )
+
+if TYPE_CHECKING:
+    from ascendsim.training.combined import Place
 
 RATE, ACCUMULATED, OVERFLOW = "learning_rate", "accumulated", "overflow"
 
@@ -71,12 +74,14 @@ class TrainingStep:
         parameters: Names of the inputs that are trained.
         state: Names of further inputs that the step carries on: moments, statistics, loss scale.
         initial_values: First values of parameters and state.
+        places: With `combined`, where each weight lies in the buffer that is the one parameter.
     """
 
     graph: Graph
     parameters: tuple[str, ...]
     state: tuple[str, ...]
     initial_values: Mapping[str, Constant] = field(repr=False)
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False)
 
     def initial(self) -> dict[str, Array]:
         """Parameters and state before the first step.

@@ -18,6 +18,7 @@ from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.api.training import training_step
 from ascendsim.training.optimizers import Momentum
+from ascendsim.training.reverse import GRAD
 from ascendsim.validate.conditions import UNSAID, Conditions
 from ascendsim.validate.models import structure
 from ascendsim.validate.points import Point
@@ -148,6 +149,7 @@ def run_step(
         optimizer="lamb" if bert else MOMENTUM,
         output=output,
     )
+    step.graph.outputs[:] = [tensor for tensor in step.graph.outputs if not tensor.name.endswith(GRAD)]
     schedule = "eager" if eager else "sink"
     model = compile(
         step.graph,

@@ -96,6 +96,7 @@ LESS = {
     "GatherND": "picks that are in order",
     "ai.onnx.ml::ArrayFeatureExtractor": "as GatherND",
     **{f"ai.onnx.preview.training::{name}": GIVEN for name in ("Adagrad", "Adam", "Momentum")},
+    "ascend::AccumulateGrad": "a gradient of any shape as one row",
     "ascend::Aipp": "rows and columns of an image are cropped, padded and scaled",
     "ascend::AippConv": "as Aipp, channels of filters",
     **{

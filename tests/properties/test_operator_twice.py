@@ -83,7 +83,10 @@ UNCUT = {
         ("MaxUnpool", "NonMaxSuppression", "NonZero", "Unique", "ai.onnx.ml::ArrayFeatureExtractor"),
         "values say what there is",
     ),
-    **dict.fromkeys(("BitCast", "Flatten", "Reshape", "ascend::ConfusionTransposeD"), "groups of slices"),
+    **dict.fromkeys(
+        ("BitCast", "Flatten", "Reshape", "ascend::AccumulateGrad", "ascend::ConfusionTransposeD"),
+        "groups of slices",
+    ),
     **{f"ai.onnx.preview.training::{name}": "updates stay whole" for name in ("Adagrad", "Adam", "Momentum")},
     **{
         f"ascend::{name}": "one number, or none, comes of all"

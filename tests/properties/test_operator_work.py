@@ -169,6 +169,7 @@ UNWRITTEN: dict[str, tuple[set[int], str]] = {
 }
 OTHER_REFS = {
     **{name: "slices of a step" for name in ("RNN", "GRU", "LSTM")},
+    "ascend::AccumulateGrad": "a gradient of any shape as one row",
     "ascend::CompositeMatMul": "tiled tensors are named as the matrices that they hold",
     "ascend::FusedInferAttentionScore": "of a pool the pages that are read",
     "ascend::FullyConnection": "images as rows of a matrix",

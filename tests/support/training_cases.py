@@ -224,6 +224,8 @@ def applied(cases: Cases) -> None:
         return [one(0.1 + 0.07 * number) for number in range(count)]
 
     w, m, v, g = tensors(4)
+    for shape, room in (((3, 40), 120), ((2, 5, 3, 3), 90)):
+        cases.ascend("AccumulateGrad", some(room), some(*shape, seed=1))
     for ahead in (0, 1):
         cases.ascend("ApplyMomentum", w, m, one(0.1), g, one(0.9), outputs=2, use_nesterov=ahead)
         cases.ascend("ApplyAdam", w, m, v, *numbers(6), g, outputs=3, use_nesterov=ahead)

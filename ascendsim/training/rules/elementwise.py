@@ -10,6 +10,7 @@ from ascendsim.graph.ir import Tensor
 from ascendsim.training.backward import ASCEND, Backward, Rule, without
 
 Grads = Sequence["Tensor | None"]
+RELU6 = (0.0, 6.0)
 
 
 def nothing(_step: Backward) -> Grads:
@@ -113,13 +114,28 @@ def _extreme(step: Backward) -> Grads:
 
 @without(1, 2)
 def _clip(step: Backward) -> Grads:
-    """Inside the bounds and on them the gradient passes."""
+    """One kernel between two numbers, as the frameworks have for ReLU6 and Hardtanh: nothing passes on the
+    bounds. Else the gradient passes inside a bound and on it, as of torch.clamp.
+    """
     x, grad = step.node.required(0), step.grad
+    low, high = (_known(step.node.input(port)) for port in (1, 2))
+    if low is not None and high is not None:
+        if (low, high) == RELU6:
+            return (step.op("Relu6Grad", grad, x, domain=ASCEND),)
+        return (step.op("HardtanhGrad", x, grad, domain=ASCEND, min_val=low, max_val=high),)
     for port, name in ((1, "GreaterOrEqual"), (2, "LessOrEqual")):
         bound = step.node.input(port)
         if bound is not None:
             grad = step.op("Where", step.op(name, x, bound), grad, step.constant(0, grad))
     return (grad,)
+
+
+def _known(bound: Tensor | None) -> float | None:
+    """A bound that is a number in the file."""
+    constant = None if bound is None else bound.constant
+    if constant is None or not constant.available or constant.array().size != 1:
+        return None
+    return float(constant.array().reshape(-1)[0])
 
 
 def _cast(step: Backward) -> Grads:
