@@ -13,9 +13,8 @@ that each of them begins on one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,33 +26,12 @@ from ascendsim.opset import OpSet
 from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.training import scopes
 from ascendsim.training.backward import ASCEND, Pen
+from ascendsim.training.buffers import Place
 from ascendsim.training.optimizers import Lamb, Momentum, Optimizer
 from ascendsim.training.step import Joint
 
 WEIGHTS = "weights"  # the input that holds them all
 _BLOCK = BLOCK_BYTES // DType.FLOAT32.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a weight lies in the buffer.
-
-    Attributes:
-        start: First number.
-        shape: Of the weight.
-    """
-
-    start: int
-    shape: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """How many numbers it has."""
-        return math.prod(self.shape)
-
-    def of(self, buffer: Array) -> Array:
-        """The weight (or its state, or its gradient) as a view of a buffer's values."""
-        return buffer[self.start : self.start + self.size].reshape(self.shape)
 
 
 def combine(joint: Joint, opset: OpSet, optimizer: Optimizer) -> tuple[Joint, dict[str, Place]]:

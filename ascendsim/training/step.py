@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.passes.rewriting.removal import remove_dead
 from ascendsim.training import scopes
 from ascendsim.training.backward import Pen
+from ascendsim.training.buffers import Place
 from ascendsim.training.optimizers import Group, Optimizer
 from ascendsim.training.reverse import GRAD, named
 from ascendsim.training.scaling import (
@@ -36,9 +37,6 @@ from ascendsim.training.scaling import (
     scale_of,
     unscaled,
 )
-
-if TYPE_CHECKING:
-    from ascendsim.training.combined import Place
 
 RATE, ACCUMULATED, OVERFLOW = "learning_rate", "accumulated", "overflow"
 

@@ -11,15 +11,21 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from ascendsim import soc as chips
 from ascendsim.api.compiling import compile
 from ascendsim.api.loading import load
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.api.training import training_step
+from ascendsim.core.dtypes import DType
+from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
+from ascendsim.passes.precision.integer_sums import WIDE
+from ascendsim.training.backward import Pen
 from ascendsim.training.optimizers import Momentum
 from ascendsim.training.reverse import GRAD
-from ascendsim.validate.conditions import UNSAID, Conditions
 from ascendsim.validate.models import structure
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
@@ -35,7 +41,41 @@ PROFILED = {
 # MindSpore's ResNet-50 (model zoo): what the loss is multiplied by comes out in the update, scales and biases
 # do not decay; profiles show one FusedMulApplyMomentum a weight, and FusedMulAddN for those that decay
 MOMENTUM = Momentum(0.9, weight_decay=1e-4, applied=True, decays_vectors=False, loss_scale=1024.0)
+# NpuFusedSGD (apex for Ascend), with the loss scale that apex takes out of the buffer of gradients
+COMBINED = Momentum(0.9, weight_decay=1e-4, loss_scale=1024.0)
 _TRUST = {"low": 0, "medium": 1, "high": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """How a step was run, and what a script does in it beside the network.
+
+    Attributes:
+        eager: A framework launches operator by operator, and nothing is fused.
+        memory: Where images lie when the step begins: "device", or in memory of the host, "pinned" or
+            "pageable".
+        bytes: Images come as bytes, of which the device makes numbers, less their mean, over their deviation.
+        combined: Weights, state and gradients lie in one buffer each.
+    """
+
+    eager: bool = False
+    memory: str = "device"
+    bytes: bool = False
+    combined: bool = False
+
+
+SUNK = Loop()  # the graph is on the device as a whole, and so are the images
+
+
+@dataclass(frozen=True, slots=True)
+class StepPoint(Point):
+    """A published step.
+
+    Attributes:
+        loop: How it was run.
+    """
+
+    loop: Loop = SUNK
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +96,7 @@ class StepProfile:
         return sum(time for _, time in self.kinds.values())
 
 
-def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
+def training_points(groups: Sequence[str] = ("910A",)) -> tuple[StepPoint, ...]:
     """Published steps, one a network and batch size of a device.
 
     Steps of one device count before those of eight, which wait for the exchange of gradients; among them
@@ -73,9 +113,13 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[Point, ...]:
         chosen = [row for row in found if (-int(row["devices"]), _TRUST[row["trust"]]) == best]
         measured = median(float(row["throughput_per_s"]) for row in chosen)
         file = chosen[0]["structure"] or f"{model}.onnx"
-        place = chosen[0]["host_inputs"]
-        conditions = Conditions(settings=(("host_inputs", place),), known=True) if place else UNSAID
-        points.append(Point(group, GROUPS[group], model, file, batch, measured, False, conditions))
+        loop = Loop(
+            group == EAGER,
+            chosen[0]["host_inputs"] or SUNK.memory,
+            chosen[0]["images"] == "bytes",
+            chosen[0]["optimizer"] == "combined",
+        )
+        points.append(StepPoint(group, GROUPS[group], model, file, batch, measured, False, loop=loop))
     return tuple(points)
 
 
@@ -122,45 +166,68 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
     return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
 
 
-def run_step(
-    file: Path, batch: int, soc: str, eager: bool = False, conditions: Conditions = UNSAID
-) -> tuple[Result, float]:
-    """A training step as the published ones: mixed precision, all fusion, the graph on the device as a whole.
+def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Result, float]:
+    """A training step as the published ones: mixed precision, all fusion where the graph is on the device.
 
     Networks for images learn classes with momentum, BERT its encoder with LAMB (the structure file has no
-    head, so "mse" of what the encoder gives).
+    head, so "mse" of what the encoder gives). Nobody reads the gradients.
 
     Args:
         file: Structure of the network.
         batch: Samples in the step.
         soc: Chip.
-        eager: A framework launches operator by operator, and nothing is fused.
-        conditions: What else is known of the run.
+        loop: How it is run.
 
     Returns:
         The run, and the roofline's time in us for forward and backward: three times that of forward.
     """
     graph = load(file, batch=batch)
+    forward = roofline_us(graph, chips.load(soc))
     bert = file.name.startswith("bert")
     output = graph.outputs[0].name if len(graph.outputs) > 1 else None
+    momentum = COMBINED if loop.combined else MOMENTUM
     step = training_step(
         graph,
         loss="mse" if bert else "cross_entropy",
-        optimizer="lamb" if bert else MOMENTUM,
+        optimizer="lamb" if bert else momentum,
         output=output,
+        combined=loop.combined,
     )
-    step.graph.outputs[:] = [tensor for tensor in step.graph.outputs if not tensor.name.endswith(GRAD)]
-    schedule = "eager" if eager else "sink"
+    drop_gradients(step.graph)
+    if loop.bytes:
+        take_bytes(step.graph, graph.inputs[0].name)
     model = compile(
         step.graph,
         soc,
         fusion="all",
-        schedule=schedule,
+        schedule="eager" if loop.eager else "sink",
         precision_mode="allow_mix_precision",
-        **conditions.arguments,
+        host_inputs=loop.memory,
     )
-    forward = roofline_us(graph, chips.load(soc))
     return simulate(model), 3 * forward
+
+
+def drop_gradients(graph: Graph) -> None:
+    """Leaves gradients out of the outputs of a training step: published ones hand them to nobody."""
+    graph.outputs[:] = [tensor for tensor in graph.outputs if not tensor.name.endswith(GRAD)]
+
+
+def take_bytes(graph: Graph, name: str) -> None:
+    """Lets a step take images as bytes, `images.float().sub(mean).div(deviation)` in front of what it did.
+
+    Args:
+        graph: Of the step; changed in place.
+        name: The input that takes images as numbers.
+    """
+    images = graph.tensors[name]
+    shape = images.static_shape
+    pen = Pen(graph, default_opset(), "Images", **{WIDE: True})
+    raw = graph.add_input(f"{name}_bytes", DType.UINT8, shape)
+    means = pen.constant(np.full((1, shape[1], 1, 1), 118, np.float32))
+    numbers = pen.op("Div", pen.op("Sub", pen.op("Cast", raw, to=DType.FLOAT32), means), means)
+    graph.replace_uses(images, numbers)
+    graph.inputs.remove(images)
+    graph.remove_tensor(images)
 
 
 def simulated_profile(batch: int, folder: Path) -> StepProfile:
@@ -194,8 +261,8 @@ def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tupl
     """
     paths = [structure(point.file, folder) for point in points]
     for point, path in zip(points, paths, strict=True):
-        eager = point.group == EAGER
-        result, roofline = run_step(path, point.batch, point.soc, eager, point.conditions)
+        loop = point.loop if isinstance(point, StepPoint) else SUNK
+        result, roofline = run_step(path, point.batch, point.soc, loop)
         yield (
             Prediction(point, point.batch / result.duration_us * 1e6),
             Prediction(point, point.batch / roofline * 1e6),

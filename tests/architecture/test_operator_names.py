@@ -102,6 +102,7 @@ REASONS: dict[str, str] = {
     "runtime/pieces.py": _CONTROL,
     "runtime/tiles.py": "whose filters lie in global memory as FRACTAL_Z has them",
     "training/backward.py": _MAKES,
+    "training/combined.py": _MAKES,
     "training/data_parallel.py": "casts and conversions, which carry a gradient to its update",
     "training/losses.py": _MAKES,
     "training/optimizers.py": _MAKES,

@@ -166,3 +166,24 @@ def test_further_outputs_are_not_forgotten() -> None:
     b.output(total, "y")
     with pytest.raises(AscendSimError, match="can be differentiated by its first output only"):
         asim.gradient(b.graph, "y", "x")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kinds", "wanted"),
+    [
+        (0.0, 6.0, ["Relu6Grad"], [0, 0, 1, 0, 0]),  # nothing on the bounds, as of the frameworks' ReLU6
+        (-1.0, 6.0, ["HardtanhGrad"], [0, 1, 1, 0, 0]),
+        (0.0, None, ["GreaterOrEqual", "Where"], [0, 1, 1, 1, 1]),
+        (None, 6.0, ["LessOrEqual", "Where"], [1, 1, 1, 1, 0]),
+    ],
+)
+def test_a_clip_between_two_numbers_has_one_kernel(
+    low: float | None, high: float | None, kinds: list[str], wanted: list[int]
+) -> None:
+    b = asim.GraphBuilder()
+    x = b.input("x", (5,))
+    b.output(b.op("ReduceSum", b.op("Clip", x, low, high), keepdims=0), "y")
+    new = asim.gradient(b.build(), "y", "x")
+    assert [node.op_type for node in new.nodes if "Clip" in node.name and node.op_type != "Clip"] == kinds
+    values = evaluate(new, default_opset(), {"x": np.array([-2, 0, 3, 6, 7], np.float32)})
+    np.testing.assert_array_equal(values[1], wanted)
