@@ -26,6 +26,7 @@ from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.training.backward import Pen
 from ascendsim.training.optimizers import Momentum
 from ascendsim.training.reverse import GRAD
+from ascendsim.validate.captured_steps import OPTIONS, read_step
 from ascendsim.validate.models import structure
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
@@ -56,12 +57,14 @@ class Loop:
             "pageable".
         bytes: Images come as bytes, of which the device makes numbers, less their mean, over their deviation.
         combined: Weights, state and gradients lie in one buffer each.
+        step: File of the step as its own code has it, in place of one that is made of the structure.
     """
 
     eager: bool = False
     memory: str = "device"
     bytes: bool = False
     combined: bool = False
+    step: str = ""
 
 
 SUNK = Loop()  # the graph is on the device as a whole, and so are the images
@@ -118,6 +121,7 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[StepPoint, ...]:
             chosen[0]["host_inputs"] or SUNK.memory,
             chosen[0]["images"] == "bytes",
             chosen[0]["optimizer"] == "combined",
+            chosen[0]["step"],
         )
         points.append(StepPoint(group, GROUPS[group], model, file, batch, measured, False, loop=loop))
     return tuple(points)
@@ -169,8 +173,8 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
 def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Result, float]:
     """A training step as the published ones: mixed precision, all fusion where the graph is on the device.
 
-    Networks for images learn classes with momentum, BERT its encoder with LAMB (the structure file has no
-    head, so "mse" of what the encoder gives). Nobody reads the gradients.
+    Networks for images learn classes with momentum, BERT without a captured step its encoder with LAMB (the
+    structure file has no head, so "mse" of what the encoder gives). Nobody reads the gradients.
 
     Args:
         file: Structure of the network.
@@ -183,28 +187,36 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
     """
     graph = load(file, batch=batch)
     forward = roofline_us(graph, chips.load(soc))
-    bert = file.name.startswith("bert")
-    output = graph.outputs[0].name if len(graph.outputs) > 1 else None
-    momentum = COMBINED if loop.combined else MOMENTUM
+    if loop.step:
+        step = read_step(structure(loop.step, file.parent))
+        options = dict(OPTIONS)
+    else:
+        step = _made_step(graph, loop, bert=file.name.startswith("bert"))
+        options = {"precision_mode": "allow_mix_precision"}
+    model = compile(
+        step,
+        soc,
+        fusion="all",
+        schedule="eager" if loop.eager else "sink",
+        host_inputs=loop.memory,
+        **options,
+    )
+    return simulate(model), 3 * forward
+
+
+def _made_step(graph: Graph, loop: Loop, bert: bool) -> Graph:
+    """The step that a network's structure makes."""
     step = training_step(
         graph,
         loss="mse" if bert else "cross_entropy",
-        optimizer="lamb" if bert else momentum,
-        output=output,
+        optimizer="lamb" if bert else COMBINED if loop.combined else MOMENTUM,
+        output=graph.outputs[0].name if len(graph.outputs) > 1 else None,
         combined=loop.combined,
     )
     drop_gradients(step.graph)
     if loop.bytes:
         take_bytes(step.graph, graph.inputs[0].name)
-    model = compile(
-        step.graph,
-        soc,
-        fusion="all",
-        schedule="eager" if loop.eager else "sink",
-        precision_mode="allow_mix_precision",
-        host_inputs=loop.memory,
-    )
-    return simulate(model), 3 * forward
+    return step.graph
 
 
 def drop_gradients(graph: Graph) -> None:

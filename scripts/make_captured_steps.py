@@ -1,0 +1,35 @@
+"""Captures training steps of MindSpore's model zoo from PyTorch (`ascendsim.validate.captured_steps`).
+
+    python scripts/make_captured_steps.py
+
+Needs torch. `tests/unit/test_captured_steps.py` looks whether the files are what it would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from ascendsim.core.files import write_whole
+from ascendsim.graph.ir import Graph
+from ascendsim.validate.captured_steps import pack_step
+from ascendsim.validate.training import drop_gradients
+from tests.support.bert_zoo import bert_step
+from tests.support.predicted_steps import BERT_BASE
+
+TARGET = Path(__file__).resolve().parents[1] / "tests" / "data" / "models" / "published"
+BERT = "bert_base_s128_step.txt.gz"
+
+
+def bert() -> Graph:
+    """BERT-base with both heads, 256 sequences of 128 words."""
+    step = bert_step(replace(BERT_BASE, length=128, batch=256))
+    drop_gradients(step.graph)
+    return step.graph
+
+
+if __name__ == "__main__":
+    print(f"wrote {write_whole(TARGET / BERT, pack_step(bert()))}")
