@@ -60,10 +60,10 @@ images by the speed that is scored; by the total time of the same table it lacks
 PyTorch as the profiled one below (AdamW) it takes 131 ms instead of 119 (published 157). DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
 slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 9 ms of its step with 32 images have no cause yet.
 
-What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step; MobileNetV1, Wide ResNet and SE-ResNet50 copy float32 images out
-of memory that is not pinned, each batch out of memory that the process has never touched, Wide ResNet and MobileNetV1 while the device has nothing to do; ResNet-18 and 34 print every step; MobileNetV1's figure is a mean of
-rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, and what the device makes of bytes, are simulated (columns `host_inputs` and
-`images` of the data); waits, first touches of memory and what is computed for a printed line are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
+What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step; MobileNetV1 and Wide ResNet copy float32 images out
+of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do; ResNet-18, 34 and 101, VGG16 and MobileNetV2 print numbers of the device in every
+step and lack 13 to 37 ms; MobileNetV1's figure is a mean of rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, what the device makes of bytes, and networks in half precision (apex's O2) are
+simulated (columns `host_inputs`, `images` and `opt_level` of the data); waits, first touches of memory and what is computed for a printed line are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 

@@ -57,6 +57,8 @@ class Loop:
             "pageable".
         bytes: Images come as bytes, of which the device makes numbers, less their mean, over their deviation.
         combined: Weights, state and gradients lie in one buffer each.
+        half: The whole network is in half precision but for batch normalisation (apex's opt_level O2); else
+            products are (mixed precision).
         step: File of the step as its own code has it, in place of one that is made of the structure.
     """
 
@@ -64,6 +66,7 @@ class Loop:
     memory: str = "device"
     bytes: bool = False
     combined: bool = False
+    half: bool = False
     step: str = ""
 
 
@@ -121,6 +124,7 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[StepPoint, ...]:
             chosen[0]["host_inputs"] or SUNK.memory,
             chosen[0]["images"] == "bytes",
             chosen[0]["optimizer"] == "combined",
+            chosen[0]["opt_level"] == "O2",
             chosen[0]["step"],
         )
         points.append(StepPoint(group, GROUPS[group], model, file, batch, measured, False, loop=loop))
@@ -171,7 +175,8 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
 
 
 def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Result, float]:
-    """A training step as the published ones: mixed precision, all fusion where the graph is on the device.
+    """A training step as the published ones: mixed precision or half, all fusion where the graph is on the
+    device.
 
     Networks for images learn classes with momentum, BERT without a captured step its encoder with LAMB (the
     structure file has no head, so "mse" of what the encoder gives). Nobody reads the gradients.
@@ -192,7 +197,7 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
         options = dict(OPTIONS)
     else:
         step = _made_step(graph, loop, bert=file.name.startswith("bert"))
-        options = {"precision_mode": "allow_mix_precision"}
+        options = {"precision_mode": "force_fp16" if loop.half else "allow_mix_precision"}
     model = compile(
         step,
         soc,

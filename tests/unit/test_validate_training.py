@@ -11,6 +11,7 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.cli.main import main
+from ascendsim.core.dtypes import DType
 from ascendsim.validate import training
 from ascendsim.validate.training import (
     SUNK,
@@ -123,8 +124,10 @@ def test_steps_of_the_eager_group_are_launched_operator_by_operator(models_dir: 
 def test_every_eager_step_says_how_its_script_runs_it() -> None:
     loops = {(point.model, point.batch): point.loop for point in training_points(("910A eager",))}
     assert all(loop.eager and loop.combined for loop in loops.values())
-    assert loops["resnet18", 256] == Loop(True, "pinned", bytes=True, combined=True)
-    assert loops["se_resnet50", 128].memory == "pageable"
+    assert loops["resnet18", 256] == Loop(True, "pinned", bytes=True, combined=True, half=True)
+    assert not loops["vgg16", 256].half
+    assert loops["wide_resnet50_2", 256].memory == "pageable"
+    assert ("se_resnet50", 128) not in loops  # who launches shares his core with who loads images
     assert {replace(point.loop, step="") for point in training_points()} == {SUNK}
 
 
@@ -198,3 +201,13 @@ def test_bad_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main(["validate", "training", "--max_batch", "1"]) == 2
     assert main(["validate", "training", "--models", str(tmp_path)]) == 2
     assert "--models" in capsys.readouterr().err
+
+
+def test_a_network_in_half_precision_keeps_its_weights_and_their_update(models_dir: Path) -> None:
+    loop = Loop(eager=True, combined=True, half=True)
+    result, _ = run_step(models_dir / "se_resnet50.onnx", 2, "Ascend910A", loop)
+    nodes = [node for view in result.profile.tasks for node in view.nodes]
+    maps = [node for node in nodes if node.op_type == "Sigmoid"]  # mixed precision has them in float32
+    assert {node.output.element_type for node in maps} == {DType.FLOAT16}
+    update = [node for node in nodes if node.name.startswith("Optimizer/")]
+    assert {node.output.element_type for node in update} == {DType.FLOAT32}
