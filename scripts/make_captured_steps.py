@@ -16,7 +16,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 from ascendsim.core.files import write_whole
 from ascendsim.graph.ir import Graph
 from ascendsim.validate.captured_steps import pack_step
-from ascendsim.validate.training import drop_gradients
+from ascendsim.validate.step_loops import drop_gradients
 from tests.support.bert_zoo import bert_step
 from tests.support.predicted_steps import BERT_BASE
 

@@ -50,20 +50,20 @@ on single operators of its profiles are marked in the chip's file. How steps are
 """
 THROUGHPUT = """## Throughput, Ascend910A
 
-Samples a second of one device; largest errors first. The simulated step waits for nobody but for launches and copies of images of "910A eager": no input pipeline, no exchange of gradients.
+Samples a second of one device; largest errors first. The simulated step waits for nobody but for launches, copies of images and numbers that are read in "910A eager": no input pipeline, no exchange of gradients.
 BERT is the zoo's step, captured from PyTorch with both heads of pre-training, dropout and casts of its own (`scripts/make_captured_steps.py`); made of the encoder's structure alone it takes 331 ms instead of 279
 (published 284). "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
-behind longer tasks; weights, state and gradients in one buffer each, `combined=True`, as Ascend's NpuFusedSGD keeps them). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the
+behind longer tasks; weights, state and gradients in one buffer each, `combined=True`, as Ascend's NpuFusedSGD keeps them, but for GoogLeNet's, whose script has torch.optim.SGD). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the
 kernel of their gradients goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10; it lacks 26 ms here. So does that of 32
 images by the speed that is scored; by the total time of the same table it lacks 10. SqueezeNet and ViT are torchvision's; the zoo's ViT has dropout and casts of its own, and captured from
 PyTorch as the profiled one below (AdamW) it takes 131 ms instead of 119 (published 157). DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
 slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 9 ms of its step with 32 images have no cause yet.
 
-What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step; MobileNetV1 and Wide ResNet copy float32 images out
-of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do; ResNet-18, 34 and 101, VGG16 and MobileNetV2 print numbers of the device in every
-step and lack 13 to 37 ms; MobileNetV1's figure is a mean of rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, what the device makes of bytes, and networks in half precision (apex's O2) are
-simulated (columns `host_inputs`, `images` and `opt_level` of the data); waits, first touches of memory and what is computed for a printed line are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
+What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step, and some wait for the end of the gradients too; most count right guesses on the device;
+MobileNetV1 and Wide ResNet copy float32 images out of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do (they lack 31 and 92 ms);
+ResNet-18, 34 and 101, VGG16 and MobileNetV2 print numbers of the device in every step, and lack 11 to 36 ms; those of ResNet-50 v1b to v1d are rates of a single step; MobileNetV1's figure is a mean of rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, what the device makes of bytes, networks in half precision (apex's O2), waits in the middle of a step and
+the count of right guesses are simulated (columns `host_inputs`, `images`, `opt_level`, `host_waits` and `accuracy` of the data); first touches of memory, averages for a printed line and apex's copies of weights and gradients in float32 are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 

@@ -52,6 +52,7 @@ def compile(
     output_type: str | None = None,
     schedule: str = "sink",
     host_inputs: str = "device",
+    host_reads: str | Sequence[str] = "",
     enable_single_stream: bool = False,
     multi_stream_parallel_mode: str = "",
     topo_sorting_mode: int = STABLE,
@@ -112,6 +113,9 @@ def compile(
         host_inputs: Where inputs lie when the graph is run: "device", or memory of the host, "pinned" or
             "pageable", out of which each is copied first, by a MEMCPY_ASYNC in front of the network. Goes
             with fixed shapes and without control flow.
+        host_reads: Tensors that the host reads as soon as they are made, as `loss.item()` does: a
+            MEMCPY_ASYNC behind each, and nothing is launched until it has ended. "loss", "loss,overflow" or
+            ["loss", "overflow"]; goes with schedule "host" or "eager", and as host_inputs.
         dynamic_batch_size: Gears, input shapes that are compiled into one model: batch sizes, "1,2,4,8" or
             [1, 2, 4, 8] (ATC's option).
         dynamic_image_size: Gears: heights and widths, "416,416;832,832" (ATC's option).

@@ -46,9 +46,14 @@ def _compiled(graph: Graph, settings: Settings) -> CompiledModel:
     if not settings.gears and not is_dynamic(work.graph):
         run_stages(work, STAGES[len(PREPARATION) :])
         return work.model()
-    if settings.options.host_inputs != CompileOptions.host_inputs:
-        rule, place = "goes with fixed shapes and without control flow", settings.options.host_inputs
-        raise InputError("option host_inputs", rule, repr(place), "compile the graph for the shapes of a run")
+    for option in ("host_inputs", "host_reads"):
+        value = getattr(settings.options, option)
+        if value != getattr(CompileOptions, option):
+            rule, remedy = (
+                "goes with fixed shapes and without control flow",
+                "compile the graph for the shapes of a run",
+            )
+            raise InputError(f"option {option}", rule, repr(value), remedy)
     work.engine.finish(work.graph)
     compile_open = compile_gears if settings.gears else compile_dynamic
     model = compile_open(work.graph, settings, compile_piece)

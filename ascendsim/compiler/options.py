@@ -198,6 +198,15 @@ class CompileOptions:
             choices=HOST_INPUTS,
         ),
     )
+    host_reads: str | Sequence[str] = field(
+        default="",
+        metadata=_cli(
+            "host_reads",
+            "tensors that the host reads as soon as they are made and waits for, as scripts do for the loss; "
+            "goes with --mode host or eager (default: none)",
+            metavar="TENSORS",
+        ),
+    )
     enable_single_stream: bool = field(
         default=False,
         metadata=_cli("enable_single_stream", "all tasks on one stream (default: false)", TRUE_FALSE),

@@ -31,6 +31,7 @@ from ascendsim.passes.aipp import insert_aipp
 from ascendsim.passes.engine import GraphEngine, select_outputs
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.host_inputs import copy_inputs
+from ascendsim.passes.host_reads import read_tensors
 from ascendsim.passes.layout import AssignFormats
 from ascendsim.passes.precision.assign import ApplyPrecision
 from ascendsim.passes.precision.float_status import read_status
@@ -224,6 +225,7 @@ def _types_and_formats(work: Compilation) -> None:
 
 def _device_fusion(work: Compilation) -> None:
     copy_inputs(work.graph, work.settings.options.host_inputs, work.settings.soc.launch)
+    read_tensors(work.graph, work.settings.options.host_reads, work.settings.soc.launch)
     work.fusion.records.extend(quantise_what_leaves(work.graph, work.opset))
     work.settings.fusion.fuse(work.graph, work.settings.soc, work.opset, work.fusion, second_round=True)
 
@@ -277,7 +279,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "device-fusion", "types and formats",
-        "copies of inputs in the host's memory; rules that look at types have run", _device_fusion,
+        "copies from the host and to it; rules that look at types have run", _device_fusion,
     ),
     Stage("tasks", "one operator a task", "composites (fusion=graph-kernel), scopes of UB fusion", _tasks),
     Stage("order", "any order", "the order of execution", _order),

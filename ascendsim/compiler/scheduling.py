@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.sorting import MODES as SORTING_MODES
-from ascendsim.graph.sorting import STABLE, sorted_nodes
+from ascendsim.graph.sorting import STABLE, called_nodes, sorted_nodes
 from ascendsim.isa.program import MODES
 from ascendsim.lower.memory import MemoryOptions
 from ascendsim.lower.streams import StreamOptions
@@ -79,3 +79,5 @@ class Scheduling:
         """Puts the nodes of a graph in the order in which they are to run."""
         if self.sorting != STABLE:
             graph.reorder(sorted_nodes(graph, self.sorting))
+        elif self.mode == "eager":
+            graph.reorder(called_nodes(graph))

@@ -27,6 +27,7 @@ from ascendsim.passes.aipp import AippSettings, DynamicAipp
 from ascendsim.passes.engine import EngineSettings, pass_names
 from ascendsim.passes.gears import GearOption
 from ascendsim.passes.gears.settings import KINDS, Kind
+from ascendsim.passes.host_reads import names_of
 from ascendsim.passes.precision.forms import forms_of
 from ascendsim.passes.precision.lists import KeepList, MixList, read_keep, read_mix
 from ascendsim.passes.precision.output_type import check_form
@@ -114,6 +115,9 @@ class Settings:
                 suggest(options.host_inputs, HOST_INPUTS),
             )
             raise InputError("option host_inputs", rule, repr(options.host_inputs), remedy)
+        if names_of(options.host_reads) and options.schedule == "sink":
+            rule, remedy = "is for graphs that the host launches", 'set schedule to "host" or "eager"'
+            raise InputError("option host_reads", rule, 'schedule "sink"', remedy)
         check_form(options.output_type)
         aipp = (
             ()

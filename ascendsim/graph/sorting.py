@@ -5,6 +5,8 @@
     2  reverse depth first: from the outputs backwards, each node right after all that it needs
     3  stable: ready nodes in the order in which the model lists them
 
+A framework that calls operator by operator has none of these: its order is that of the program.
+
 Which order is best is a matter of memory and of what is still in L2: depth first keeps few branches alive at
 a time.
 """
@@ -12,6 +14,7 @@ a time.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Node
@@ -34,7 +37,19 @@ def sorted_nodes(graph: Graph, mode: int) -> list[Node]:
     stable = graph.topological()
     if mode == STABLE:
         return stable
-    return _backwards(graph, stable) if mode == 2 else _forwards(graph, stable, depth_first=mode == 1)
+    if mode == 2:
+        producers = [tensor.producer for tensor in graph.outputs if tensor.producer is not None]
+        return _backwards(graph, [*producers, *stable], stable)
+    return _forwards(graph, stable, depth_first=mode == 1)
+
+
+def called_nodes(graph: Graph) -> list[Node]:
+    """The nodes of a graph as a program calls them: as they are listed, each after what it needs.
+
+    What was put in later, such as a change of format, stands at the end of the list and is called for whoever
+    needs it first; in a stable order everything else that is ready would come before.
+    """
+    return _backwards(graph, graph.nodes, graph.nodes)
 
 
 def _forwards(graph: Graph, stable: list[Node], depth_first: bool) -> list[Node]:
@@ -63,14 +78,13 @@ def _forwards(graph: Graph, stable: list[Node], depth_first: bool) -> list[Node]
     return order
 
 
-def _backwards(graph: Graph, stable: list[Node]) -> list[Node]:
-    """Each node right after all that it needs, beginning with what the outputs need (post-order without
-    recursion).
+def _backwards(graph: Graph, wanted: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
+    """Each node right after all that it needs, beginning with the first that is wanted (post-order without
+    recursion); what one node needs, in the order of `nodes`.
     """
-    place = {node: number for number, node in enumerate(stable)}
-    producers = [tensor.producer for tensor in graph.outputs if tensor.producer is not None]
+    place = {node: number for number, node in enumerate(nodes)}
     done: dict[Node, None] = {}
-    for root in [*producers, *stable]:
+    for root in wanted:
         stack = [(root, False)]
         while stack:
             node, ready = stack.pop()

@@ -7,8 +7,9 @@ otherwise.
             cost `host_launch_us`
 
 The host does not wait for the device: it runs ahead where tasks take longer than their launch, and the device
-waits where they are shorter. Only for a copy out of memory that the device cannot read by itself it waits
-(`Task.host_waits`). Each value is a tick at which a task may start at the earliest.
+waits where they are shorter. It waits for a copy out of memory that the device cannot read by itself, and
+for one that brings it a value (`Task.host_waits`). Each value is a tick at which a task may start at the
+earliest; the scheduler adds what the host waited for.
 """
 
 from __future__ import annotations
@@ -41,7 +42,19 @@ def launch_ticks(program: Program, launch: LaunchSpec, clock: Clock) -> list[int
         called = program.mode == "eager" and task.nodes != before
         now += call_ticks if called else task_ticks
         launched.append(now)
-        if task.host_waits:  # they come first, so that the device has nothing else to do
-            now += clock.us(launch.task_launch_us) + clock.us(task.known_us)
         before = task.nodes
     return launched
+
+
+def waited_for(program: Program) -> dict[int, int]:
+    """Where the host waits: by the place of a task in launch order, that of the task that must have ended
+    before it is launched.
+    """
+    found: dict[int, int] = {}
+    last: int | None = None
+    for position, task in enumerate(program.tasks):
+        if last is not None and not task.kind.for_images:
+            found[position], last = last, None
+        if task.host_waits:
+            last = position
+    return found

@@ -16,7 +16,7 @@ fit at that tick together.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Container, Generator, Iterator
 from functools import partial
 
 from simpy import Environment
@@ -31,7 +31,7 @@ from ascendsim.machine.fast_forward import FastForward, Statistics
 from ascendsim.machine.free_cores import FreeCores
 from ascendsim.machine.known import Known
 from ascendsim.machine.l2 import L2State
-from ascendsim.machine.launches import launch_ticks
+from ascendsim.machine.launches import launch_ticks, waited_for
 from ascendsim.machine.links import Links
 from ascendsim.machine.log import Log
 from ascendsim.machine.outcome import Outcome
@@ -105,6 +105,7 @@ class Scheduler:
         # many ticks it is late then.
         self._looks: dict[int, Event] = {}
         self._late: dict[int, int] = {}
+        self._waited_for = {} if program.mode == "sink" else waited_for(program)
         preparation = Preparation(env, soc, clock, known)
         self.runs = [preparation.ready(position, task) for position, task in enumerate(program.tasks)]
         self._by_id = {run.task.id: run for run in self.runs}
@@ -114,7 +115,11 @@ class Scheduler:
     def start(self) -> None:
         """Starts one process a stream, in the order in which streams first appear."""
         if self.program.mode != "sink":
-            self._looks = {run.position: Event(self.env) for run in self.runs if run.task.read_backs}
+            self._looks = {
+                run.position: Event(self.env)
+                for run in self.runs
+                if run.task.read_backs or run.position in self._waited_for
+            }
         streams: dict[int, list[TaskRun]] = {}
         for run in self.runs:
             streams.setdefault(run.task.stream, []).append(run)
@@ -125,12 +130,7 @@ class Scheduler:
     def _stream(self, stream: int, runs: list[TaskRun]) -> Generator[Event, None, None]:
         """Starts the tasks of a stream one after another."""
         for number, run in enumerate(runs):
-            for other in run.task.waits_for:
-                before = self._by_id.get(other)
-                if before is None:
-                    raise SimulationError(
-                        f"task {run.task.name!r}", "waits for a task that the program does not have", other
-                    )
+            for before in self._awaited(run):
                 if not before.ended:
                     self._open[stream] = before
                     yield before.done
@@ -152,6 +152,18 @@ class Scheduler:
             yield run.done
             self._open[stream] = None
         del self._open[stream]
+
+    def _awaited(self, run: TaskRun) -> Iterator[TaskRun]:
+        """Tasks of any stream that must have ended before one can start."""
+        for other in run.task.waits_for:
+            before = self._by_id.get(other)
+            if before is None:
+                raise SimulationError(
+                    f"task {run.task.name!r}", "waits for a task that the program does not have", other
+                )
+            yield before
+        if run.position in self._waited_for:
+            yield self.runs[self._waited_for[run.position]]
 
     def _still(self, stream: int) -> bool:
         """Whether nothing goes on in the machine, and nothing will before a task of a stream has ended."""
@@ -196,12 +208,12 @@ class Scheduler:
         launched = self._launched[run.position]
         if self.program.mode == "sink" or run.task.kind.for_images:
             return launched
-        if run.task.read_backs:
-            host = self.clock.us(self.soc.launch.host_launch_us)
-            self._late[run.position] = run.ready + (run.task.read_backs + 1) * host - launched
+        before = self._launched[run.position - 1] if run.position else 0
+        if run.position in self._looks:
+            read = run.task.read_backs * self.clock.us(self.soc.launch.host_launch_us)
+            self._late[run.position] = run.ready + read - before
             self._looks[run.position].succeed()
         late = max([0] + [ticks for position, ticks in self._late.items() if position <= run.position])
-        before = self._launched[run.position - 1] if run.position else 0
         run.launch = (before + late, launched + late)
         return launched + late
 

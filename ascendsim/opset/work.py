@@ -335,8 +335,8 @@ class AiCpuWork:
 
 @dataclass(frozen=True, slots=True)
 class LinkWork:
-    """A collective on the links between devices, or a copy out of the host's memory: its time is known
-    beforehand, and no core takes part.
+    """A collective on the links between devices, or a copy out of the host's memory or to it: its time is
+    known beforehand, and no core takes part.
 
     Attributes:
         us: The time.

@@ -10,7 +10,7 @@ from ascendsim.graph.carried import is_carried
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.soc.spec import LaunchSpec
 
-DEVICE, PINNED = "device", "pinned"  # where inputs may lie, besides "pageable"
+DEVICE, PINNED, PAGEABLE = "device", "pinned", "pageable"  # where inputs may lie
 COPY, DOMAIN = "MemcpyAsync", "ascend"  # the operator
 
 

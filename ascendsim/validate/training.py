@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-
-import numpy as np
 
 from ascendsim import soc as chips
 from ascendsim.api.compiling import compile
@@ -19,18 +17,23 @@ from ascendsim.api.loading import load
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.api.training import training_step
-from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph
-from ascendsim.ops import default_opset
-from ascendsim.passes.precision.integer_sums import WIDE
-from ascendsim.training.backward import Pen
 from ascendsim.training.optimizers import Momentum
-from ascendsim.training.reverse import GRAD
 from ascendsim.validate.captured_steps import OPTIONS, read_step
 from ascendsim.validate.models import structure
 from ascendsim.validate.points import Point
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import Prediction
+from ascendsim.validate.step_loops import (
+    BACKWARD,
+    SUNK,
+    Loop,
+    drop_gradients,
+    measure_accuracy,
+    take_bytes,
+    unscale_apart,
+    watch_overflow,
+)
 
 EAGER = "910A eager"  # launched by PyTorch operator by operator
 GROUPS = {"910A": "Ascend910A", EAGER: "Ascend910A"}  # by how the published step was run
@@ -41,36 +44,11 @@ PROFILED = {
 }  # and the batch
 # MindSpore's ResNet-50 (model zoo): what the loss is multiplied by comes out in the update, scales and biases
 # do not decay; profiles show one FusedMulApplyMomentum a weight, and FusedMulAddN for those that decay
-MOMENTUM = Momentum(0.9, weight_decay=1e-4, applied=True, decays_vectors=False, loss_scale=1024.0)
-# NpuFusedSGD (apex for Ascend), with the loss scale that apex takes out of the buffer of gradients
-COMBINED = Momentum(0.9, weight_decay=1e-4, loss_scale=1024.0)
+LOSS_SCALE = 1024.0
+MOMENTUM = Momentum(0.9, weight_decay=1e-4, applied=True, decays_vectors=False, loss_scale=LOSS_SCALE)
+# torch.optim.SGD and apex's NpuFusedSGD, with the factor of the loss that apex takes out of gradients
+SGD = Momentum(0.9, weight_decay=1e-4, loss_scale=LOSS_SCALE)
 _TRUST = {"low": 0, "medium": 1, "high": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """How a step was run, and what a script does in it beside the network.
-
-    Attributes:
-        eager: A framework launches operator by operator, and nothing is fused.
-        memory: Where images lie when the step begins: "device", or in memory of the host, "pinned" or
-            "pageable".
-        bytes: Images come as bytes, of which the device makes numbers, less their mean, over their deviation.
-        combined: Weights, state and gradients lie in one buffer each.
-        half: The whole network is in half precision but for batch normalisation (apex's opt_level O2); else
-            products are (mixed precision).
-        step: File of the step as its own code has it, in place of one that is made of the structure.
-    """
-
-    eager: bool = False
-    memory: str = "device"
-    bytes: bool = False
-    combined: bool = False
-    half: bool = False
-    step: str = ""
-
-
-SUNK = Loop()  # the graph is on the device as a whole, and so are the images
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +97,7 @@ def training_points(groups: Sequence[str] = ("910A",)) -> tuple[StepPoint, ...]:
         chosen = [row for row in found if (-int(row["devices"]), _TRUST[row["trust"]]) == best]
         measured = median(float(row["throughput_per_s"]) for row in chosen)
         file = chosen[0]["structure"] or f"{model}.onnx"
-        loop = Loop(
-            group == EAGER,
-            chosen[0]["host_inputs"] or SUNK.memory,
-            chosen[0]["images"] == "bytes",
-            chosen[0]["optimizer"] == "combined",
-            chosen[0]["opt_level"] == "O2",
-            chosen[0]["step"],
-        )
+        loop = _loop(chosen[0])
         points.append(StepPoint(group, GROUPS[group], model, file, batch, measured, False, loop=loop))
     return tuple(points)
 
@@ -153,6 +124,20 @@ def unusable_steps(groups: Sequence[str] = ("910A",)) -> tuple[UnusableStep, ...
         )
         for row in _table("measured_training.csv")
         if row["trust"] not in _TRUST and _group(row) in groups
+    )
+
+
+def _loop(row: Mapping[str, str]) -> Loop:
+    return Loop(
+        _group(row) == EAGER,
+        row["host_inputs"] or SUNK.memory,
+        row["images"] == "bytes",
+        row["optimizer"].startswith("combined"),
+        row["opt_level"] == "O2",
+        row["step"],
+        row["optimizer"] == "combined, unscaled apart",
+        tuple(row["host_waits"].split()),
+        row["accuracy"] == "yes",
     )
 
 
@@ -204,6 +189,7 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
         fusion="all",
         schedule="eager" if loop.eager else "sink",
         host_inputs=loop.memory,
+        host_reads=loop.waits,
         **options,
     )
     return simulate(model), 3 * forward
@@ -211,40 +197,30 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
 
 def _made_step(graph: Graph, loop: Loop, bert: bool) -> Graph:
     """The step that a network's structure makes."""
+    output = graph.outputs[0].name
     step = training_step(
         graph,
         loss="mse" if bert else "cross_entropy",
-        optimizer="lamb" if bert else COMBINED if loop.combined else MOMENTUM,
-        output=graph.outputs[0].name if len(graph.outputs) > 1 else None,
+        optimizer="lamb" if bert else _optimizer(loop),
+        output=output if len(graph.outputs) > 1 else None,
         combined=loop.combined,
-    )
-    drop_gradients(step.graph)
+    ).graph
+    drop_gradients(step)
     if loop.bytes:
-        take_bytes(step.graph, graph.inputs[0].name)
-    return step.graph
+        take_bytes(step, graph.inputs[0].name)
+    if loop.accuracy:
+        measure_accuracy(step, output)
+    if loop.apart:
+        unscale_apart(step, LOSS_SCALE)
+    if BACKWARD in loop.waits:
+        watch_overflow(step)
+    return step
 
 
-def drop_gradients(graph: Graph) -> None:
-    """Leaves gradients out of the outputs of a training step: published ones hand them to nobody."""
-    graph.outputs[:] = [tensor for tensor in graph.outputs if not tensor.name.endswith(GRAD)]
-
-
-def take_bytes(graph: Graph, name: str) -> None:
-    """Lets a step take images as bytes, `images.float().sub(mean).div(deviation)` in front of what it did.
-
-    Args:
-        graph: Of the step; changed in place.
-        name: The input that takes images as numbers.
-    """
-    images = graph.tensors[name]
-    shape = images.static_shape
-    pen = Pen(graph, default_opset(), "Images", **{WIDE: True})
-    raw = graph.add_input(f"{name}_bytes", DType.UINT8, shape)
-    means = pen.constant(np.full((1, shape[1], 1, 1), 118, np.float32))
-    numbers = pen.op("Div", pen.op("Sub", pen.op("Cast", raw, to=DType.FLOAT32), means), means)
-    graph.replace_uses(images, numbers)
-    graph.inputs.remove(images)
-    graph.remove_tensor(images)
+def _optimizer(loop: Loop) -> Momentum:
+    if not loop.eager:
+        return MOMENTUM
+    return replace(SGD, loss_scale=1.0) if loop.apart else SGD
 
 
 def simulated_profile(batch: int, folder: Path) -> StepProfile:

@@ -40,6 +40,7 @@ REASONS: dict[str, str] = {
     "passes/fusion/switch_file.py": "a key of CANN's files, no operator",
     "passes/gears/clone.py": _MAKES,
     "passes/host_inputs.py": _MAKES,
+    "passes/host_reads.py": "changes of a tensor's type and format, behind which it is read",
     "passes/engine/cond_remove.py": _CONTROL,
     "passes/engine/constant_folding.py": "GE's exceptions from folding",
     "passes/engine/dimension_compute.py": _SHAPES,

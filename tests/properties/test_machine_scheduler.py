@@ -57,6 +57,7 @@ def random_program(random: Random, soc: SocSpec, streams: int) -> Program:
         waits = tuple({random.choice(tasks).id for _ in range(random.choice((0, 0, 1, 2)))}) if tasks else ()
         extra = {"decisions": random.choice((0, 0, 0, 2)) if mode == "sink" else 0}
         extra["read_backs"] = random.choice((0, 0, 0, 1, 2)) if mode != "sink" else 0
+        extra["host_waits"] = random.random() < 0.2
         if random.random() < 0.25:
             kind = TaskKind.AI_CPU
             tasks.append(

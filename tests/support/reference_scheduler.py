@@ -120,11 +120,21 @@ class TickByTick:
     def may_start(self, task: Running) -> bool:
         before = [other for other in self.tasks[: task.position] if other.task.stream == task.task.stream]
         waited = [other for other in self.tasks if other.task.id in task.task.waits_for]
+        if self.host_waited(task.position):
+            waited.append(self.tasks[task.position - 1])
         return all(0 <= other.end <= self.now for other in (*before[-1:], *waited))
+
+    def host_waited(self, position: int) -> bool:
+        """Whether the host waits for the end of one task before it launches the next."""
+        return self.program.mode != "sink" and position > 0 and self.tasks[position - 1].task.host_waits
 
     def may_launch(self, task: Running) -> bool:
         """The host launches in order, and gets no further than a task for which it must read a value."""
-        looking = [other for other in self.tasks[: task.position] if other.task.read_backs]
+        looking = [
+            other
+            for other in self.tasks[: task.position]
+            if other.task.read_backs or self.host_waited(other.position)
+        ]
         return self.program.mode == "sink" or all(other.ready >= 0 for other in looking)
 
     def launch(self, task: Running) -> None:
@@ -147,10 +157,9 @@ class TickByTick:
             before = self.tasks[position - 1].task.nodes if position else None
             cost = call if self.program.mode == "eager" and other.task.nodes != before else one
             begin, end = end, end + cost
-            if (
-                other.task.read_backs
-            ):  # the device comes to its end, each value is copied, then the launch goes on
-                late = other.ready + (other.task.read_backs + 1) * one - end
+            if other.task.read_backs or self.host_waited(position):
+                # the device comes to its end, each value is copied, then the launch goes on
+                late = other.ready + other.task.read_backs * one + cost - end
                 begin, end = begin + max(0, late), end + max(0, late)
         return begin, end
 

@@ -19,7 +19,7 @@ PLAIN = """
     folder for form found fresh from gain high holders ids image initial input insert key larger last
     left limit line load loaded log low make maximize memory metadata minimize modify most multi name
     named network new note num of old optimization optimize optimized option order out output parallel
-    path place planned plot predecessors prefix progress proposals random reasons remedy remove rename
+    path place planned plot predecessors prefix progress proposals random read reasons remedy remove rename
     reorder replace report retry reuse rows run save search seed select self set settings sim simulate
     simulation since single size skipped sorting statistic stem subject summary sync table time timed
     title to too top topo type unfused unsupported unused up uses walks which with x y

@@ -9,6 +9,8 @@ import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import InputError, SimulationError
+from ascendsim.graph.ir import Tensor
+from ascendsim.graph.sorting import called_nodes
 from ascendsim.machine.clock import Clock
 from ascendsim.machine.launches import launch_ticks
 from ascendsim.profiling.chrome_trace import chrome_trace
@@ -94,3 +96,40 @@ def test_an_unknown_schedule_names_those_that_exist() -> None:
         InputError, match="schedule must be one of sink, host, eager, not 'sunk'; did you mean sink"
     ):
         asim.compile(graph(1), schedule="sunk")
+
+
+def late_cast() -> asim.Graph:
+    """A chain, and two nodes of another that could run before it ends."""
+    builder = asim.GraphBuilder("late")
+    first = builder.op("Exp", builder.input("x", (64, 1024)), name="first")
+    other = builder.op("Neg", builder.input("y", (64, 1024)), name="other")
+    builder.output(builder.op("Abs", other, name="last"))
+    graph = builder.build()
+    changed = graph.add_tensor(Tensor("changed", other.dtype, other.shape))
+    assert other.producer is not None
+    graph.add_node("Relu", [first], [changed], name="put in later")
+    graph.outputs.append(changed)
+    other.producer.set_input(0, changed)
+    return graph
+
+
+def test_a_framework_calls_in_the_order_of_the_program() -> None:
+    """What was put in later, here a Relu, is called when somebody needs it, not after all that is ready."""
+    graph = late_cast()
+    extra = graph.add_tensor(Tensor("extra", graph.tensors["x"].dtype, graph.tensors["x"].shape))
+    node = graph.add_node("Sqrt", [graph.tensors["x"]], [extra], name="ready at once")
+    graph.place_before(node, graph.tensors["changed"].producer)
+    assert [node.name for node in called_nodes(graph)] == [
+        "first",
+        "put in later",
+        "other",
+        "last",
+        "ready at once",
+    ]
+    assert [node.name for node in graph.topological()] == [
+        "first",
+        "ready at once",
+        "put in later",
+        "other",
+        "last",
+    ]

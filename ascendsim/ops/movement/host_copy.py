@@ -1,7 +1,8 @@
-"""MemcpyAsync (domain "ascend"): a tensor comes out of the host's memory, as a task of the runtime.
+"""MemcpyAsync (domain "ascend"): a tensor comes out of the host's memory or goes there, as a task of the
+runtime.
 
-`known_us` is its time, which whoever puts the node into a graph knows (`passes.host_inputs`); with
-`host_waits` the host launches nothing until it has ended. The chip's cores take no part in it.
+`known_us` is its time, which whoever puts the node into a graph knows (`passes.host_inputs`, `host_reads`);
+with `host_waits` the host launches nothing until it has ended. The chip's cores take no part in it.
 """
 
 from __future__ import annotations
