@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +134,18 @@ def test_a_framework_calls_in_the_order_of_the_program() -> None:
         "other",
         "last",
     ]
+
+
+def test_a_framework_updates_weights_behind_all_gradients(models_dir: Path) -> None:
+    """Updates are ready early, and run early where the device has the whole graph."""
+    network = asim.load(models_dir / "lenet5.onnx", batch=8)
+    step = asim.training_step(network, loss="cross_entropy", optimizer="adam")
+    places = {}
+    for schedule in ("sink", "eager"):
+        model = asim.compile(step.graph, "Ascend910A", schedule=schedule, fusion="off")
+        names = [task.name for task in model.program.tasks]
+        updates = [place for place, name in enumerate(names) if name.startswith("Optimizer/")]
+        gradients = [place for place, name in enumerate(names) if "Backprop" in name or "GradWith" in name]
+        places[schedule] = updates[0], gradients[-1]
+    assert places["sink"][0] < places["sink"][1]
+    assert places["eager"][0] > places["eager"][1]
