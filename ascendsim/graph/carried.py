@@ -1,5 +1,5 @@
 """What a graph takes from its run before: inputs whose next value it gives itself, as a training step does
-with parameters and moments.
+with parameters and moments; or whose gradient it gives, for somebody else to update them.
 """
 
 from __future__ import annotations
@@ -7,9 +7,16 @@ from __future__ import annotations
 from ascendsim.graph.ir import Graph, Tensor
 
 UPDATED = ".updated"  # behind the name of an input: the output that it is in the next run
+GRAD = ".grad"  # behind the name of what is differentiated by: its gradient
 
 
 def is_carried(graph: Graph, given: Tensor) -> bool:
     """Whether a graph gives the next value of one of its inputs."""
     wanted = f"{given.name}{UPDATED}"
+    return any(tensor.name == wanted for tensor in graph.outputs)
+
+
+def is_trained(graph: Graph, given: Tensor) -> bool:
+    """Whether a graph gives the gradient of one of its inputs."""
+    wanted = f"{given.name}{GRAD}"
     return any(tensor.name == wanted for tensor in graph.outputs)

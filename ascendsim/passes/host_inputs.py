@@ -6,7 +6,7 @@ at once, the copies are its first tasks; a framework calls them like operators.
 
 from __future__ import annotations
 
-from ascendsim.graph.carried import is_carried
+from ascendsim.graph.carried import is_carried, is_trained
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.soc.spec import LaunchSpec
 
@@ -28,8 +28,8 @@ def copy_us(bytes: int, memory: str, launch: LaunchSpec) -> float:
 
 
 def copy_inputs(graph: Graph, memory: str, launch: LaunchSpec) -> list[Node]:
-    """Puts a MemcpyAsync behind every input that somebody reads, but for what a training step carries on and
-    single numbers, which go with the launch.
+    """Puts a MemcpyAsync behind every input that somebody reads, but for what a training step carries on or
+    gives gradients of, and single numbers, which go with the launch.
 
     Returns:
         The nodes, in the order of the inputs.
@@ -38,7 +38,7 @@ def copy_inputs(graph: Graph, memory: str, launch: LaunchSpec) -> list[Node]:
         return []
     copies = []
     for given in list(graph.inputs):
-        stays = given.elements <= 1 or is_carried(graph, given)
+        stays = given.elements <= 1 or is_carried(graph, given) or is_trained(graph, given)
         if stays or not (given.uses or given in graph.outputs):
             continue
         made = graph.add_tensor(Tensor(graph.fresh(f"{given.name}_on_device"), given.dtype, given.shape))

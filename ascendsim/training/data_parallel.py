@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ascendsim.core.errors import InputError
+from ascendsim.graph.carried import GRAD
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import Program, Task, TaskKind
 from ascendsim.lower.streams.dependencies import task_dependencies
 from ascendsim.soc.collectives import BUCKET_BYTES, all_reduce_us
 from ascendsim.soc.servers import ServerSpec
 from ascendsim.training import scopes
-from ascendsim.training.reverse import GRAD
 
 CONVERSIONS = ("Cast", "TransData")
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import GraphError, suggest
+from ascendsim.graph.carried import GRAD
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.graph.verify import verify
@@ -21,8 +22,6 @@ from ascendsim.opset import OpDef, OpSet
 from ascendsim.training.backward import Backward, Pen, Rule, ports_without
 from ascendsim.training.rules import Key, default_rules
 from ascendsim.training.scopes import GRADIENTS
-
-GRAD = ".grad"  # behind the name of what is differentiated by
 
 
 @checked(graph="asim.load or asim.GraphBuilder makes one")

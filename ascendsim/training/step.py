@@ -15,7 +15,7 @@ import numpy as np
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
-from ascendsim.graph.carried import UPDATED
+from ascendsim.graph.carried import GRAD, UPDATED
 from ascendsim.graph.ir import Array, Constant, Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
@@ -25,7 +25,7 @@ from ascendsim.training import scopes
 from ascendsim.training.backward import Pen
 from ascendsim.training.buffers import Place
 from ascendsim.training.optimizers import Group, Optimizer
-from ascendsim.training.reverse import GRAD, named
+from ascendsim.training.reverse import named
 from ascendsim.training.scaling import (
     FIRST_SCALE,
     GOOD_STEPS,

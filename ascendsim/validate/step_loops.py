@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.core.dtypes import DType
+from ascendsim.graph.carried import GRAD
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.precision.integer_sums import WIDE
 from ascendsim.training.backward import Pen
 from ascendsim.training.losses import LABELS
-from ascendsim.training.reverse import GRAD
 
 
 @dataclass(frozen=True, slots=True)

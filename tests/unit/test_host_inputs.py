@@ -89,9 +89,12 @@ def test_values_are_the_same() -> None:
         np.testing.assert_array_equal(value, copied[name])
 
 
-def test_a_training_step_copies_the_batch_and_keeps_weights_and_moments(models_dir: Path) -> None:
+@pytest.mark.parametrize("optimizer", [Momentum(0.9), None])
+def test_a_training_step_copies_the_batch_and_keeps_weights_and_moments(
+    models_dir: Path, optimizer: Momentum | None
+) -> None:
     graph = asim.load(models_dir / "lenet5.onnx", batch=4)
-    step = asim.training_step(graph, loss="cross_entropy", optimizer=Momentum(0.9))
+    step = asim.training_step(graph, loss="cross_entropy", optimizer=optimizer)
     model = asim.compile(step.graph, CHIP, host_inputs="pinned", schedule="eager")
     names = [task.name for task in model.program.tasks if task.kind is TaskKind.MEMCPY_ASYNC]
     assert names == ["input_memcpy", "labels_memcpy"]
