@@ -60,10 +60,10 @@ images by the speed that is scored; by the total time of the same table it lacks
 PyTorch as the profiled one below (AdamW) it takes 131 ms instead of 119 (published 157). DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
 slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 9 ms of its step with 32 images have no cause yet.
 
-What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step, and some wait for the end of the gradients too; most count right guesses on the device;
-MobileNetV1 and Wide ResNet copy float32 images out of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do (they lack 31 and 92 ms);
-ResNet-18, 34 and 101, VGG16 and MobileNetV2 print numbers of the device in every step, and lack 11 to 36 ms; those of ResNet-50 v1b to v1d are rates of a single step; MobileNetV1's figure is a mean of rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, what the device makes of bytes, networks in half precision (apex's O2), waits in the middle of a step and
-the count of right guesses are simulated (columns `host_inputs`, `images`, `opt_level`, `host_waits` and `accuracy` of the data); first touches of memory, averages for a printed line and apex's copies of weights and gradients in float32 are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
+What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step, and some wait for the end of the gradients too; most count right guesses on the device, and keep their averages there;
+MobileNetV1 and Wide ResNet copy float32 images out of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do (they lack 31 and 91 ms);
+ResNet-18, 34 and 101, VGG16 and MobileNetV2 print numbers of the device in every step, and lack 10 to 35 ms; those of ResNet-50 v1b to v1d are rates of a single step; MobileNetV1's figure is a mean of rates, not of times, MobileNetV3's a mean of running means from the second of 64 steps on. Copies of images, what the device makes of bytes, networks in half precision (apex's O2), waits in the middle of a step and
+the count of right guesses and its averages are simulated (columns `host_inputs`, `images`, `opt_level`, `host_waits` and `accuracy` of the data); first touches of memory, the printing itself and apex's copies of weights and gradients in float32 are not. Figures of the same scripts under PyTorch 1.5 are 0.3 to 1.2 times those of 1.8.
 """
 PROFILES = """## {title} beside MindSpore's profile, Ascend910B (30 cores, first generation)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.graph.carried import GRAD
+from ascendsim.graph.carried import GRAD, UPDATED
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.ops import default_opset
 from ascendsim.passes.precision.integer_sums import WIDE
@@ -35,6 +35,7 @@ class Loop:
             factor of the loss) or waits for the stream.
         accuracy: The device counts how often the label is the network's first guess, and among its first
             five.
+        averaged: It keeps the averages of both over the steps too, for the line that is printed.
     """
 
     eager: bool = False
@@ -46,6 +47,7 @@ class Loop:
     apart: bool = False
     waits: tuple[str, ...] = ()
     accuracy: bool = False
+    averaged: bool = False
 
 
 BACKWARD = "backward"  # of `Loop.waits`
@@ -80,7 +82,8 @@ def measure_accuracy(graph: Graph, guesses: str) -> None:
     the labels, and for one and for five guesses a slice, float, a sum and a factor.
 
     Args:
-        graph: Of the step; changed in place: outputs accuracy_1 and accuracy_5, between loss and gradients.
+        graph: Of the step; changed in place: outputs accuracy_1 and accuracy_5, before the host can read the
+            loss.
         guesses: What the network gives, [images, classes].
     """
     known = len(graph.nodes)
@@ -96,6 +99,28 @@ def measure_accuracy(graph: Graph, guesses: str) -> None:
         share = pen.op("Mul", pen.op("ReduceSum", numbers, [0], keepdims=1), np.float32(100 / count))
         pen.graph.rename_tensor(share, f"accuracy_{most}")
         graph.outputs.append(share)
+    _place_behind(graph, scores, known)
+
+
+def average_accuracy(graph: Graph) -> None:
+    """Lets a step keep averages of its accuracies, as `AverageMeter` of the same example does with numbers of
+    the device: each times the images, added to a sum, over the images so far.
+
+    Args:
+        graph: Of a step that measures accuracy; changed in place: inputs accuracy_1.sum, accuracy_5.sum and
+            images_so_far, outputs accuracy_1.average and accuracy_5.average, behind the loss.
+    """
+    known, count = len(graph.nodes), graph.tensors[LABELS].elements
+    pen = Pen(graph, default_opset(), "Averages", **{WIDE: True})
+    images = graph.add_input("images_so_far", DType.FLOAT32, (1,))
+    for most in (1, 5):
+        total = graph.add_input(f"accuracy_{most}.sum", DType.FLOAT32, (1,))
+        weighted = pen.op("Mul", graph.tensors[f"accuracy_{most}"], np.float32(count))
+        added = pen.op("Add", total, weighted)
+        average = pen.op("Div", added, images)
+        graph.rename_tensor(added, f"{total.name}{UPDATED}")
+        graph.rename_tensor(average, f"accuracy_{most}.average")
+        graph.outputs += [added, average]
     _place_behind(graph, graph.tensors["loss"], known)
 
 

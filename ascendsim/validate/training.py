@@ -28,6 +28,7 @@ from ascendsim.validate.step_loops import (
     BACKWARD,
     SUNK,
     Loop,
+    average_accuracy,
     drop_gradients,
     measure_accuracy,
     take_bytes,
@@ -137,7 +138,8 @@ def _loop(row: Mapping[str, str]) -> Loop:
         row["step"],
         row["optimizer"] == "combined, unscaled apart",
         tuple(row["host_waits"].split()),
-        row["accuracy"] == "yes",
+        row["accuracy"] != "",
+        row["accuracy"] == "averaged",
     )
 
 
@@ -210,6 +212,8 @@ def _made_step(graph: Graph, loop: Loop, bert: bool) -> Graph:
         take_bytes(step, graph.inputs[0].name)
     if loop.accuracy:
         measure_accuracy(step, output)
+    if loop.averaged:
+        average_accuracy(step)
     if loop.apart:
         unscale_apart(step, LOSS_SCALE)
     if BACKWARD in loop.waits:

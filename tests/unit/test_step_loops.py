@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from ascendsim.training.step import TrainingStep
 from ascendsim.validate.step_loops import (
     BACKWARD,
     Loop,
+    average_accuracy,
     measure_accuracy,
     unscale_apart,
     watch_overflow,
@@ -38,8 +40,8 @@ def given(step: TrainingStep) -> dict[str, np.ndarray]:
     return {**step.initial(), "input": images, "labels": rng.integers(0, 10, IMAGES).astype(np.int32)}
 
 
-def values(step: TrainingStep) -> dict[str, np.ndarray]:
-    feed = {**given(step), "learning_rate": np.full((), 0.1, np.float32)}
+def values(step: TrainingStep, more: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    feed = {**given(step), "learning_rate": np.full((), 0.1, np.float32), **(more or {})}
     outputs = asim.run(asim.compile(step.graph, CHIP, schedule="eager"), feed).outputs
     assert outputs is not None
     return dict(outputs)
@@ -60,15 +62,33 @@ def test_accuracy_is_the_share_of_right_guesses(models_dir: Path) -> None:
     assert found["accuracy_5"] > found["accuracy_1"]
 
 
-def test_it_is_measured_between_loss_and_gradients(models_dir: Path) -> None:
+def test_scripts_count_read_the_loss_and_average(models_dir: Path) -> None:
     graph = lenet(models_dir)
     step = step_of(graph)
     measure_accuracy(step.graph, graph.outputs[0].name)
-    names = [task.name for task in asim.compile(step.graph, CHIP, schedule="eager").program.tasks]
-    places = [place for place, name in enumerate(names) if name.startswith("Accuracy/")]
-    assert places == list(range(places[0], places[0] + len(places)))
+    average_accuracy(step.graph)
+    model = asim.compile(step.graph, CHIP, schedule="eager", host_reads="loss")
+    names = [task.name for task in model.program.tasks]
+    counts, averages = (
+        [place for place, name in enumerate(names) if name.startswith(scope)]
+        for scope in ("Accuracy/", "Averages/")
+    )
     first = names.index("Gradients/Loss/SoftmaxCrossEntropyWithLogits/Mul")
-    assert names.index("Loss/ReduceMean") < places[0] < first
+    assert max(counts) < names.index("loss_memcpy") < min(averages) < max(averages) < first
+    assert len(averages) == 6
+
+
+def test_an_average_is_over_all_images_so_far(models_dir: Path) -> None:
+    graph = lenet(models_dir)
+    step = step_of(graph)
+    measure_accuracy(step.graph, graph.outputs[0].name)
+    average_accuracy(step.graph)
+    before, images = np.full(1, 100.0 * IMAGES, np.float32), np.full(1, 2.0 * IMAGES, np.float32)
+    found = values(step, {"accuracy_1.sum": before, "accuracy_5.sum": before, "images_so_far": images})
+    for most in (1, 5):
+        wanted = (100 + found[f"accuracy_{most}"]) / 2
+        assert found[f"accuracy_{most}.average"] == pytest.approx(wanted, abs=0.05)
+        assert found[f"accuracy_{most}.sum.updated"] == pytest.approx(wanted * 2 * IMAGES, abs=2)
 
 
 def test_gradients_are_unscaled_one_by_one(models_dir: Path) -> None:
@@ -102,7 +122,8 @@ def test_each_wait_and_each_number_of_a_script_takes_time(models_dir: Path) -> N
         Loop(eager=True, combined=True, waits=("loss",)),
         Loop(eager=True, combined=True, waits=("loss", BACKWARD)),
         Loop(eager=True, combined=True, waits=("loss", BACKWARD), accuracy=True),
-        Loop(eager=True, combined=True, waits=("loss", BACKWARD), accuracy=True, apart=True),
+        Loop(eager=True, combined=True, waits=("loss", BACKWARD), accuracy=True, averaged=True),
+        Loop(True, combined=True, waits=("loss", BACKWARD), accuracy=True, averaged=True, apart=True),
     ]
     times = [run(models_dir, loop).duration_us for loop in loops]
     assert times == sorted(times)

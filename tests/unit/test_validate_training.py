@@ -125,7 +125,7 @@ def test_every_eager_step_says_how_its_script_runs_it() -> None:
     assert [model for (model, _), loop in loops.items() if not loop.combined] == ["googlenet"]
     assert [model for (model, _), loop in loops.items() if loop.apart] == ["wide_resnet50_2"]
     assert loops["resnet18", 256] == Loop(
-        True, "pinned", bytes=True, combined=True, half=True, waits=("loss",), accuracy=True
+        True, "pinned", bytes=True, combined=True, half=True, waits=("loss",), accuracy=True, averaged=True
     )
     assert loops["resnet50_v1b", 256].waits == ("loss", "backward")
     assert loops["mobilenet_v3_large", 128].waits == ("loss", "accuracy_1", "accuracy_5")
