@@ -12,11 +12,13 @@ GRAD = ".grad"  # behind the name of what is differentiated by: its gradient
 
 def is_carried(graph: Graph, given: Tensor) -> bool:
     """Whether a graph gives the next value of one of its inputs."""
-    wanted = f"{given.name}{UPDATED}"
-    return any(tensor.name == wanted for tensor in graph.outputs)
+    return _gives(graph, f"{given.name}{UPDATED}")
 
 
 def is_trained(graph: Graph, given: Tensor) -> bool:
     """Whether a graph gives the gradient of one of its inputs."""
-    wanted = f"{given.name}{GRAD}"
-    return any(tensor.name == wanted for tensor in graph.outputs)
+    return _gives(graph, f"{given.name}{GRAD}")
+
+
+def _gives(graph: Graph, name: str) -> bool:
+    return any(tensor.name == name for tensor in graph.outputs)

@@ -27,6 +27,29 @@ def copy_us(bytes: int, memory: str, launch: LaunchSpec) -> float:
     return bytes / (rate * 1e3)
 
 
+def add_copy(graph: Graph, source: Tensor, made: str, memory: str, launch: LaunchSpec) -> Node:
+    """Adds a MemcpyAsync of a tensor, behind all other nodes.
+
+    Args:
+        graph: Changed in place.
+        source: What is copied.
+        made: Name of the copy.
+        memory: Of the host; for another than "pinned" the host waits.
+        launch: Of the chip.
+    """
+    copy = graph.add_tensor(Tensor(graph.fresh(made), source.dtype, source.shape))
+    copy.format = source.format
+    return graph.add_node(
+        COPY,
+        [source],
+        [copy],
+        name=f"{source.name}_memcpy",
+        domain=DOMAIN,
+        known_us=copy_us(source.storage_bytes, memory, launch),
+        host_waits=int(memory != PINNED),
+    )
+
+
 def copy_inputs(graph: Graph, memory: str, launch: LaunchSpec) -> list[Node]:
     """Puts a MemcpyAsync behind every input that somebody reads, but for what a training step carries on or
     gives gradients of, and single numbers, which go with the launch.
@@ -41,18 +64,9 @@ def copy_inputs(graph: Graph, memory: str, launch: LaunchSpec) -> list[Node]:
         stays = given.elements <= 1 or is_carried(graph, given) or is_trained(graph, given)
         if stays or not (given.uses or given in graph.outputs):
             continue
-        made = graph.add_tensor(Tensor(graph.fresh(f"{given.name}_on_device"), given.dtype, given.shape))
-        made.format = given.format
-        graph.replace_uses(given, made)
-        node = graph.add_node(
-            COPY,
-            [given],
-            [made],
-            name=f"{given.name}_memcpy",
-            domain=DOMAIN,
-            known_us=copy_us(given.storage_bytes, memory, launch),
-            host_waits=int(memory != PINNED),
-        )
+        node = add_copy(graph, given, f"{given.name}_on_device", memory, launch)
+        graph.replace_uses(given, node.output)
+        node.set_input(0, given)
         copies.append(node)
     for node in reversed(copies):
         graph.place_before(node, graph.nodes[0])

@@ -11,7 +11,7 @@ from typing import Union
 
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Graph, Node, Tensor
-from ascendsim.passes.host_inputs import COPY, DOMAIN, PAGEABLE, copy_us
+from ascendsim.passes.host_inputs import PAGEABLE, add_copy
 from ascendsim.soc.spec import LaunchSpec
 
 CHANGES = frozenset({"Cast", "TransData"})  # of a tensor's type and format
@@ -53,17 +53,7 @@ def _made(graph: Graph, name: str) -> Tensor:
 
 
 def _read(graph: Graph, tensor: Tensor, launch: LaunchSpec) -> Node:
-    here = graph.add_tensor(Tensor(graph.fresh(f"{tensor.name}_on_host"), tensor.dtype, tensor.shape))
-    here.format = tensor.format
-    node = graph.add_node(
-        COPY,
-        [tensor],
-        [here],
-        name=f"{tensor.name}_memcpy",
-        domain=DOMAIN,
-        known_us=copy_us(tensor.storage_bytes, PAGEABLE, launch),
-        host_waits=1,
-    )
+    node = add_copy(graph, tensor, f"{tensor.name}_on_host", PAGEABLE, launch)
     # Changes of type and format were put in late and stand at the end of the list.
     moved, maker = [node], tensor.producer
     while maker is not None and maker.op_type in CHANGES:

@@ -130,16 +130,16 @@ def unusable_steps(groups: Sequence[str] = ("910A",)) -> tuple[UnusableStep, ...
 
 def _loop(row: Mapping[str, str]) -> Loop:
     return Loop(
-        _group(row) == EAGER,
-        row["host_inputs"] or SUNK.memory,
-        row["images"] == "bytes",
-        row["optimizer"].startswith("combined"),
-        row["opt_level"] == "O2",
-        row["step"],
-        row["optimizer"] == "combined, unscaled apart",
-        tuple(row["host_waits"].split()),
-        row["accuracy"] != "",
-        row["accuracy"] == "averaged",
+        eager=_group(row) == EAGER,
+        memory=row["host_inputs"] or SUNK.memory,
+        bytes=row["images"] == "bytes",
+        combined=row["optimizer"].startswith("combined"),
+        half=row["opt_level"] == "O2",
+        step=row["step"],
+        apart=row["optimizer"] == "combined, unscaled apart",
+        waits=tuple(row["host_waits"].split()),
+        accuracy=row["accuracy"] != "",
+        averaged=row["accuracy"] == "averaged",
     )
 
 
