@@ -35,6 +35,7 @@ from ascendsim.validate.training import (
     training_predictions,
     unusable_steps,
 )
+from scripts import training_devices
 from tests.support.predicted_steps import STEPS, options_of
 from tests.support.vit_training import OPTIONS, Sizes, vit_step
 
@@ -52,12 +53,11 @@ THROUGHPUT = """## Throughput, Ascend910A
 
 Samples a second of one device; largest errors first. The simulated step waits for nobody but for launches, copies of images and numbers that are read in "910A eager": no input pipeline, no exchange of gradients.
 BERT is the zoo's step, captured from PyTorch with both heads of pre-training, dropout and casts of its own (`scripts/make_captured_steps.py`); made of the encoder's structure alone it takes 331 ms instead of 279
-(published 284). "910A" steps ran as graphs on the device; those of
+(published 284). So is ViT: half precision, products of their own for queries, keys and values, keys transposed by an operator, no dropout; made of torchvision's structure it takes 119 ms instead of 105 (published 157), and why the chip takes longer is not known. "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
 behind longer tasks; weights, state and gradients in one buffer each, `combined=True`, as Ascend's NpuFusedSGD keeps them, but for GoogLeNet's, whose script has torch.optim.SGD). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the
 kernel of their gradients goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10; it lacks 26 ms here. So does that of 32
-images by the speed that is scored; by the total time of the same table it lacks 10. SqueezeNet and ViT are torchvision's; the zoo's ViT has dropout and casts of its own, and captured from
-PyTorch as the profiled one below (AdamW) it takes 131 ms instead of 119 (published 157). DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
+images by the speed that is scored; by the total time of the same table it lacks 10. DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
 slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 9 ms of its step with 32 images have no cause yet.
 
 What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step, and some wait for the end of the gradients too; most count right guesses on the device, and keep their averages there;
@@ -153,7 +153,10 @@ Profiles = Mapping[str, tuple[Sequence[StepProfile], Sequence[StepProfile]]]
 
 
 def page(
-    pairs: Sequence[tuple[Prediction, Prediction]], profiles: Profiles, predicted: Mapping[str, StepProfile]
+    pairs: Sequence[tuple[Prediction, Prediction]],
+    profiles: Profiles,
+    predicted: Mapping[str, StepProfile],
+    eight: Sequence[str] = (),
 ) -> str:
     """The text of the page.
 
@@ -161,9 +164,10 @@ def page(
         pairs: Of the simulator and of the roofline, by published step.
         profiles: By network, measured ones and simulated ones of the same batch sizes, in the same order.
         predicted: Of steps that are not known, by name.
+        eight: Rows about steps of eight devices.
     """
     lines = [HEAD, *_overall(pairs, profiles), THROUGHPUT, *_scores(pairs), "", *_steps(pairs), ""]
-    lines += [*_unusable(), ""]
+    lines += [*_unusable(), "", training_devices.HEAD + "\n".join(eight), ""]
     for title, (measured, own) in profiles.items():
         lines += _compared(title, measured, own)
     return "\n".join([*lines, *_predictions(predicted)]) + "\n"
@@ -322,8 +326,9 @@ def main() -> None:
         vits = workers.map(_vit, [profile.batch for profile in vit])
         own = workers.map(partial(simulated_profile, folder=MODELS), [profile.batch for profile in resnet50])
         pairs = workers.map(_predicted, training_points(tuple(GROUPS)))
+        eight = workers.map(partial(training_devices.row_of, folder=MODELS), training_devices.pairs())
         profiles = {"ResNet-50": (resnet50, list(own)), "ViT": (vit, list(vits))}
-        text = page(list(pairs), profiles, dict(zip(STEPS, steps, strict=True)))
+        text = page(list(pairs), profiles, dict(zip(STEPS, steps, strict=True)), list(eight))
     print(f"wrote {write_whole(TARGET, text.encode())}")
 
 

@@ -260,9 +260,9 @@ class KernelSpec:
     even_shares: bool
     images_added: int  # images of which a core adds up the channels at least, if it has whole ones
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
-    even_products: (
-        bool  # matrix products are cut into parts and tiles of equal size; else by what is quickest
-    )
+    # which way to cut matrix products into parts and tiles of equal size is taken: "columns" (most parts
+    # along n), "quickest"; "" = uneven ones too
+    even_products: str
     divides_maps: bool  # shares, chunks in L1 and tiles of convolutions cut channels into equal parts
     divides_matrices: bool  # those of matrix products cut all axes into equal parts
     # largest batch for which tilings of convolutions were tuned; with more images these are the outermost

@@ -15,29 +15,33 @@ from ascendsim.validate import captured_steps, training
 from ascendsim.validate.captured_steps import pack_step, read_step
 from ascendsim.validate.training import SUNK, Loop, run_step, training_points
 
-BERT = "published/bert_base_s128_step.txt.gz"
+# what a sample is; weights and their state: two moments and powers of BERT's, one moment of the other's
+STEPS = {
+    "published/bert_base_s128_step.txt.gz": ((128,), 620),
+    "published/vit_b_16_step.txt.gz": ((3, 224, 224), 400),
+}
 
 
 def test_every_captured_step_is_there_for_its_batch(models_dir: Path) -> None:
     steps = {point.loop.step: point for point in training_points() if point.loop.step}
-    assert set(steps) == {BERT}
-    graph = read_step(models_dir / BERT)
-    verify(graph)
-    assert next(t for t in graph.inputs if "input_ids" in t.name or t.name == "input_0").shape == (
-        steps[BERT].batch,
-        128,
-    )
-    names = {tensor.name for tensor in graph.outputs}
-    assert not any(name.endswith(".grad") for name in names)
-    assert sum(name.endswith(".updated") for name in names) > 600  # weights and both of their moments
+    assert set(steps) == set(STEPS)
+    for name, (sample, kept) in STEPS.items():
+        graph = read_step(models_dir / name)
+        verify(graph)
+        assert graph.tensors["input_0"].shape == (steps[name].batch, *sample)
+        names = {tensor.name for tensor in graph.outputs}
+        assert not any(name.endswith(".grad") for name in names)
+        assert sum(name.endswith(".updated") for name in names) == kept
 
 
 @pytest.mark.slow
-def test_the_file_is_what_is_captured(models_dir: Path) -> None:
+@pytest.mark.parametrize("name", STEPS)
+def test_the_file_is_what_is_captured(models_dir: Path, name: str) -> None:
     pytest.importorskip("torch")
-    from scripts.make_captured_steps import bert
+    from scripts import make_captured_steps
 
-    assert gzip.decompress((models_dir / BERT).read_bytes()).decode() == to_text(bert())
+    captured = make_captured_steps.STEPS[name.removeprefix("published/")]()
+    assert gzip.decompress((models_dir / name).read_bytes()).decode() == to_text(captured)
 
 
 def _small(models_dir: Path) -> asim.TrainingStep:

@@ -10,7 +10,7 @@ from ascendsim.machine import run
 from ascendsim.soc import load
 from tests.support.lowering import matmul, program_of
 
-CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend310B1")
+CHIPS = ("Ascend310", "Ascend310P3", "Ascend310B1")  # those of 910A do: `kernels.even_products`
 
 
 @pytest.mark.parametrize("chip", CHIPS)

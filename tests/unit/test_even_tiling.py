@@ -1,4 +1,6 @@
-"""Products of the chip with 30 cores: published block counts, tiles that divide, whole images."""
+"""Products of the first generation of training chips: published block counts, tiles that divide, whole
+images.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from ascendsim.lower.templates.even_tiling import (
     cores_of_images,
     even_tiling,
     map_tiling,
+    quickest_even,
 )
 from ascendsim.lower.templates.product import rates_of
 from ascendsim.lower.templates.steps import Expansion
@@ -154,8 +157,60 @@ def test_sizes_without_even_cuts_for_most_cores_keep_the_search(soc: SocSpec, ro
 
 
 def test_other_chips_keep_the_search() -> None:
-    other = load("Ascend910A")
+    other = load("Ascend310P3")
     assert len(cube_options(matmul(3200, 768, 768, other), other, Expansion(other))) > 1
+
+
+@pytest.fixture(scope="module")
+def wider() -> SocSpec:
+    return load("Ascend910A")  # 32 cores
+
+
+def ticks(work: CubeWork, soc: SocSpec) -> int:
+    """Of the quickest of the stages that are worth a run."""
+    stages = (make() for make in cube_options(work, soc, Expansion(soc)))
+    return min(run(program_of([stage]), soc).end for stage in stages)
+
+
+@pytest.mark.parametrize("sizes", [(6304, 768, 768), (6304, 768, 3072), (32768, 3072, 768), (240, 48, 80)])
+def test_with_32_cores_all_that_is_timed_is_even_and_holds_nothing(
+    sizes: tuple[int, int, int], wider: SocSpec
+) -> None:
+    m, k, n = sizes
+    found = quickest_even(product_of(matmul(m, k, n, wider), wider), rates_of(wider, "float16"))
+    parts = {m * n // (tiling.share_m * tiling.share_n) for tiling in found}
+    assert parts == {25 if m == 240 else 32}  # 15 x 5 blocks
+    work = matmul(m, k, n, wider)
+    assert len(cube_options(work, wider, Expansion(wider))) == len(found)
+    for tiling in found:
+        assert m % tiling.share_m == n % tiling.share_n == 0
+        assert tiling.share_m % tiling.tile_m == tiling.share_n % tiling.tile_n == 0
+        assert tiling.hold == ""
+        assert tiling.chunk_k == tiling.step_k
+        assert k // 16 % tiling.step_k == 0
+    cycles = [tiling.cycles for tiling in found]
+    assert 0 < min(cycles) == cycles[0]
+
+
+def test_with_32_cores_few_divisors_cost_a_multiple(wider: SocSpec) -> None:
+    """32 x 197 tokens of ViT-B/16 are 2 x 197 blocks of rows, 32 x 200 would be 400."""
+    assert ticks(matmul(32 * 197, 768, 768, wider), wider) > 4 * ticks(
+        matmul(32 * 200, 768, 768, wider), wider
+    )
+
+
+def test_with_32_cores_powers_of_two_cost_what_the_search_finds(wider: SocSpec) -> None:
+    """Products of BERT with 256 x 128 words: equal parts are within a half of what holds a panel in L1."""
+    free = replace(wider, kernels=replace(wider.kernels, even_products=""))
+    for k, n in ((768, 768), (768, 3072), (3072, 768)):
+        assert ticks(matmul(32768, k, n, wider), wider) < 1.5 * ticks(matmul(32768, k, n, free), free)
+
+
+@pytest.mark.parametrize("rows", [37, 7, 13])
+def test_with_32_cores_sizes_without_even_cuts_keep_the_search(rows: int, wider: SocSpec) -> None:
+    work = matmul(rows * 16, 64, 37 * 16, wider)
+    assert quickest_even(product_of(work, wider), rates_of(wider, "float16")) == ()
+    assert blocks(work, wider) > 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ The closed form picks the tiling. Callers that can time programs take the best f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,10 +20,13 @@ from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns,
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import AXES
 from ascendsim.lower.templates.even_tiling import (
+    COLUMNS,
+    QUICKEST,
     cores_of_columns,
     cores_of_images,
     even_tiling,
     map_tiling,
+    quickest_even,
 )
 from ascendsim.lower.templates.product import Product, rates_of
 from ascendsim.lower.templates.stage import Stage, share_groups, share_origins, sizes_of
@@ -55,15 +58,17 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         CompileError: If the Cube lacks the type or no tile fits.
     """
     product = product_of(work, soc)
-    even = _even(work, product, soc) if soc.kernels.even_products else None
-    if even is not None:
-        stage = partial(cube_stage, work, product, even, soc, expansion)
+
+    def staged(tilings: Sequence[Tiling]) -> list[Callable[[], Stage]]:
+        return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
+
+    if even := _even(work, product, soc):
         with suppress(CompileError):  # what its epilogue reads does not fit beside the tile
-            stage()
-            return [stage]
+            staged(even)[0]()
+            return staged(even)
     fewer = soc
     forward = product.conv is not None and not work.transposed
-    if soc.kernels.even_products or (soc.kernels.even_images and forward):
+    if soc.kernels.even_products == COLUMNS or (soc.kernels.even_images and forward):
         fewer = replace(soc, ai_cores=cores_of_images(product, soc.ai_cores))
     elif soc.kernels.even_columns:
         fewer = replace(soc, ai_cores=cores_of_columns(product, soc.ai_cores))
@@ -72,13 +77,18 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         known = {replace(tiling, cycles=0) for tiling in tilings}
         others = best_tilings(product_of(replace(work, plain_tiling=False), soc), fewer)
         tilings += [tiling for tiling in others if replace(tiling, cycles=0) not in known]
-    return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
+    return staged(tilings)
 
 
-def _even(work: CubeWork, product: Product, soc: SocSpec) -> Tiling | None:
-    """The one tiling that kernels which cut evenly take; None if that is not known."""
-    rates = rates_of(soc, product.dtype, work.conv is not None)
-    return map_tiling(product, rates) if work.transposed else even_tiling(product, rates, work.transpose_a)
+def _even(work: CubeWork, product: Product, soc: SocSpec) -> Sequence[Tiling]:
+    """The tilings that kernels which cut evenly may take; none if they do not, or that is not known."""
+    rates, rule = rates_of(soc, product.dtype, work.conv is not None), soc.kernels.even_products
+    if rule == QUICKEST:
+        return quickest_even(product, rates)
+    if rule != COLUMNS:
+        return ()
+    one = map_tiling(product, rates) if work.transposed else even_tiling(product, rates, work.transpose_a)
+    return () if one is None else (one,)
 
 
 def vector_rest(work: CubeWork, soc: SocSpec) -> VectorWork | None:

@@ -7,16 +7,25 @@ those that fill the half of L0C that double buffering leaves are taken, the long
 no more of k than L0 does. Where the sizes have few divisors tiles become long and flat, and the product is
 bound by what it brings: 20000 x 3120 x 1024 takes 2.7 times as long as 16000 x 3120 x 1024.
 
-Which of several equal cuts is taken is not published; the rules here (most parts along n, but two of
-gradients of weights, and the longest tile) come nearest to the times of the profile.
+Which of several equal cuts is taken is not published. For the chip of that profile the rules here (most parts
+along n, but two of gradients of weights, and the longest tile) come nearest to its times. Ascend910A, whose
+32 cores divide more sizes, has no profile of large products; there it is the quickest of the equal cuts
+(`quickest_even`). Where sizes have few divisors that is slow too: 32 sequences of 197 tokens are 2 x 197
+blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import nsmallest
+
 from ascendsim.core.formats import FRACTAL_BYTES, FRACTAL_ROWS, ceil_div
 from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
-from ascendsim.lower.templates.tiling import Tiling, candidates
+from ascendsim.lower.templates.score import score
+from ascendsim.lower.templates.tiling import FEW, NEAR, Tiling, candidates
 
+COLUMNS, QUICKEST = "columns", "quickest"  # rules, `kernels.even_products`
 # Gradients of weights that cannot be cut for all 30 cores, and what would leave every second one idle else,
 # have up to 32 parts (48 x 48 blocks: 32, in two turns), as if the chip were Ascend910A.
 TUNED_CORES = 32
@@ -37,19 +46,12 @@ def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
         rates: Of the chip.
         turned: Whether the left operand is turned (gradients of weights).
     """
-    if product.conv is not None or product.batch > 1 or product.images > 1:
+    if not _is_matrix(product):
         return None
-    m, n = ceil_div(product.m, FRACTAL_ROWS), ceil_div(product.n, FRACTAL_ROWS)
-    least_parts = ceil_div(product.n, product.most_share_n)
 
     def cut(most: int) -> tuple[int, int]:
         """Parts in all, and along n: as many as can be."""
-        ways = [
-            (m_parts * n_parts, n_parts)
-            for m_parts in divisors(m, most)
-            for n_parts in divisors(n, most // m_parts)
-            if n_parts >= least_parts or n_parts == 1
-        ]
+        ways = [(m_parts * n_parts, n_parts) for m_parts, n_parts in _cuts(product, most)]
         if turned:
             return max(ways, key=lambda way: (way[0], -abs(way[1] - PARTS_OF_GRADIENTS), way[1]))
         return max(ways)
@@ -57,34 +59,99 @@ def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
     parts, n_parts = cut(rates.cores)
     if (turned and parts < rates.cores) or 2 * parts <= TUNED_CORES:
         parts, n_parts = cut(max(rates.cores, TUNED_CORES))
-    if FEWEST * parts < min(rates.cores, m * n) or n_parts < least_parts:
+    if _leaves_idle(product, rates, parts, n_parts):
         return None
-    share_m, share_n = m * n_parts // parts, n // n_parts
-    room = rates.l0c // 2 // ACCUMULATOR_BYTES
-    tiles = [
-        (tile_m * tile_n, tile_m + tile_n, tile_n)
-        for tile_m in divisors(share_m, rates.l0a // 2 // FRACTAL_BYTES)
-        for tile_n in divisors(
-            share_n, min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS))
-        )
-        if tile_m * tile_n <= room
+    return max(
+        _tilings(product, rates, parts // n_parts, n_parts),
+        key=lambda tiling: (tiling.tile_m * tiling.tile_n, tiling.tile_m + tiling.tile_n, tiling.tile_n),
+    )
+
+
+def quickest_even(product: Product, rates: Rates) -> tuple[Tiling, ...]:
+    """Of the tilings of one product that cut it evenly, for as many cores as can be, the best few by the
+    closed form; none where `even_tiling` has none.
+
+    Args:
+        product: What is to be cut.
+        rates: Of the chip.
+    """
+    if not _is_matrix(product):
+        return ()
+    ways = list(_cuts(product, rates.cores))
+    parts = max(m_parts * n_parts for m_parts, n_parts in ways)
+    found = [
+        replace(tiling, cycles=_cycles(product, rates, tiling))
+        for m_parts, n_parts in ways
+        if m_parts * n_parts == parts and not _leaves_idle(product, rates, parts, n_parts)
+        for tiling in _tilings(product, rates, m_parts, n_parts)
     ]
-    area, _, tile_n = max(tiles)
-    tile_m = area // tile_n
-    step = divisors(product.k_blocks, min(rates.l0a // tile_m, rates.l0b // tile_n) // 2 // FRACTAL_BYTES)[-1]
-    return Tiling(
-        share_batch=1,
-        share_images=1,
-        share_m=min(product.m, share_m * FRACTAL_ROWS),
-        share_n=min(product.n, share_n * FRACTAL_ROWS),
-        tile_m=min(product.m, tile_m * FRACTAL_ROWS),
-        tile_n=min(product.n, tile_n * FRACTAL_ROWS),
-        chunk_k=step,
-        step_k=step,
-        hold="",
-        accumulators=2,
-        cycles=0.0,
-        band_m=min(product.m, tile_m * FRACTAL_ROWS),
+    best = nsmallest(FEW, found, key=lambda tiling: tiling.cycles)
+    return tuple(tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles)
+
+
+def _is_matrix(product: Product) -> bool:
+    """Whether it is one product of two matrices."""
+    return product.conv is None and product.batch == 1 and product.images == 1
+
+
+def _blocks(product: Product) -> tuple[int, int]:
+    """Of 16 rows and of 16 columns."""
+    return ceil_div(product.m, FRACTAL_ROWS), ceil_div(product.n, FRACTAL_ROWS)
+
+
+def _cuts(product: Product, most: int) -> Iterator[tuple[int, int]]:
+    """Numbers of parts along m and n that divide the blocks, at most so many in all; n is cut at least as
+    often as a share of columns must be.
+    """
+    m, n = _blocks(product)
+    least_parts = ceil_div(product.n, product.most_share_n)
+    for m_parts in divisors(m, most):
+        for n_parts in divisors(n, most // m_parts):
+            if n_parts >= least_parts or n_parts == 1:
+                yield m_parts, n_parts
+
+
+def _leaves_idle(product: Product, rates: Rates, parts: int, n_parts: int) -> bool:
+    """Whether so many parts leave most cores idle, or shares of more columns than may be."""
+    m, n = _blocks(product)
+    least_parts = ceil_div(product.n, product.most_share_n)
+    return FEWEST * parts < min(rates.cores, m * n) or n_parts < least_parts
+
+
+def _tilings(product: Product, rates: Rates, m_parts: int, n_parts: int) -> Iterator[Tiling]:
+    """Tiles that divide a core's share, for half of L0C, with as much of k as half of L0 holds."""
+    m, n = _blocks(product)
+    share_m, share_n = m // m_parts, n // n_parts
+    room = rates.l0c // 2 // ACCUMULATOR_BYTES
+    most_n = min(rates.l0b // 2 // FRACTAL_BYTES, ceil_div(product.most_n, FRACTAL_ROWS))
+    for tile_m in divisors(share_m, rates.l0a // 2 // FRACTAL_BYTES):
+        for tile_n in divisors(share_n, most_n):
+            if tile_m * tile_n > room:
+                break
+            most_k = min(rates.l0a // tile_m, rates.l0b // tile_n) // 2 // FRACTAL_BYTES
+            step = divisors(product.k_blocks, most_k)[-1]
+            yield Tiling(
+                share_batch=1,
+                share_images=1,
+                share_m=min(product.m, share_m * FRACTAL_ROWS),
+                share_n=min(product.n, share_n * FRACTAL_ROWS),
+                tile_m=min(product.m, tile_m * FRACTAL_ROWS),
+                tile_n=min(product.n, tile_n * FRACTAL_ROWS),
+                chunk_k=step,
+                step_k=step,
+                hold="",
+                accumulators=2,
+                cycles=0.0,
+                band_m=min(product.m, tile_m * FRACTAL_ROWS),
+            )
+
+
+def _cycles(product: Product, rates: Rates, tiling: Tiling) -> float:
+    """The closed form's time."""
+    share = tiling.share_batch, tiling.share_images, tiling.share_m, tiling.share_n
+    sizes = tiling.tile_m, tiling.tile_n, tiling.chunk_k, tiling.step_k
+    return score(
+        product, rates, share, sizes, hold=tiling.hold, accumulators=tiling.accumulators, band=tiling.band_m
     )
 
 
