@@ -59,7 +59,12 @@ PAGES = (
     Page(
         "bert_large", "docs/bert_large_results.md", "make_bert_large_table.py", ("Ascend910A", "Ascend910B2")
     ),
-    Page("fusion", "docs/fusion_results.md", "make_fusion_page.py --times", INFERENCE),
+    Page(
+        "fusion",
+        "docs/fusion_results.md",
+        "make_fusion_page.py --times",
+        ("Ascend310", "Ascend310P3", "Ascend910A"),
+    ),
     Page("scheduling", "docs/scheduling_results.md", "make_scheduling_page.py", INFERENCE),
     Page("int8", "docs/int8_results.md", "make_int8_table.py", INFERENCE),
     Page("llm", "docs/llm_results.md", "make_llm_results.py", ("Ascend910B1", "Ascend910B2", "Ascend910B4")),

@@ -119,10 +119,11 @@ def _relu_v2(row: OperatorRow, bench: Bench) -> OneOperator:
 
 def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
     """TensorMove: GM to UB to GM, the work of a Concat of one part. In MindSpore's steps it fetches what the
-    host has sent: labels, indices.
+    host has sent: labels, indices. Gradients of PyTorch's that an all-reduce brought long before are copied
+    one after the other.
     """
     source = row.inputs[0]
-    give = bench.stored if row.group in _SUNK else bench.made
+    give = bench.kept if row.received else bench.stored if row.group in _SUNK else bench.made
     given = give(source.shape, source.dtype or DType.FLOAT32)
     return bench.finish(bench.builder.op("Concat", given, axis=0))
 

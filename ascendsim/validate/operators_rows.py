@@ -77,6 +77,9 @@ _BEST_STEPS = {
 }
 
 
+_ALL_REDUCE = "that an all-reduce filled"  # of a note
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A tensor as a row has it: the shape in its stored format."""
@@ -106,6 +109,7 @@ class OperatorRow:
         attributes: What is published of the call's arguments.
         call: A call of a framework, several kernels, whose times are added up.
         kernels: Those of a call, as published.
+        received: Whether other devices wrote what it reads.
     """
 
     file: str
@@ -124,6 +128,7 @@ class OperatorRow:
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     call: bool = False
     kernels: str = ""
+    received: bool = False
 
     @property
     def operator(self) -> OperatorRow:
@@ -211,6 +216,7 @@ def _row(file: str, line: int, group: str, fields: dict[str, str]) -> OperatorRo
         json.JSONDecoder().raw_decode(note, 6)[0] if note.startswith("attrs=") else {},
         call is not None,
         (call[2] or "") if call is not None else "",
+        _ALL_REDUCE in note,
     )
 
 
