@@ -29,11 +29,19 @@ def _one(op: str, domain: str = "") -> Builder:
 _TIMES = re.compile(r"(\w+)\W(\d+)")  # kernels of a call and how often each runs
 
 
+_FUSED = "AutomaticBufferFusionOp"
+
+
 def _exponent(row: OperatorRow, bench: Bench) -> OneOperator:
     """A power of scale x + shift by the kernels that the call is said to run: products and a sum with
-    numbers, each a kernel of its own, in front of Exp.
+    numbers, each a kernel of its own, in front of Exp; or one that fusion made of them.
     """
     (made,) = _given(row, bench)
+    if _FUSED in row.kernels:
+        given = {name: float(row.attributes[name]) for name in ("scale", "shift")}
+        product = bench.builder.op("Mul", made, given["scale"])
+        total = bench.builder.op("Add", product, given["shift"])
+        return bench.finish(bench.builder.op("Exp", total), fusion="ub")
     for kernel, times in _TIMES.findall(row.kernels):
         op = {"Mul": "Mul", "Muls": "Mul", "Add": "Add"}.get(kernel, "")
         for _ in range(int(times) if op else 0):

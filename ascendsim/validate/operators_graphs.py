@@ -119,11 +119,10 @@ def _relu_v2(row: OperatorRow, bench: Bench) -> OneOperator:
 
 def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
     """TensorMove: GM to UB to GM, the work of a Concat of one part. In MindSpore's steps it fetches what the
-    host has sent: labels, indices. Gradients of PyTorch's that an all-reduce brought long before are copied
-    one after the other.
+    host has sent: labels, indices.
     """
     source = row.inputs[0]
-    give = bench.kept if row.received else bench.stored if row.group in _SUNK else bench.made
+    give = bench.kept if row.cold else bench.stored if row.group in _SUNK else bench.made
     given = give(source.shape, source.dtype or DType.FLOAT32)
     return bench.finish(bench.builder.op("Concat", given, axis=0))
 
@@ -268,7 +267,8 @@ def _trans_data(row: OperatorRow, bench: Bench) -> OneOperator | str:
         != math.prod(blocked.shape) * source.dtype.itemsize
     ):
         return "its blocked form has other sizes than C0 = 32 bytes gives (float32 in blocks of 16)"
-    give = bench.kept if row.updates and before is Format.ND else bench.made  # weights and moments
+    kept = row.cold or (row.updates and before is Format.ND)  # weights and moments
+    give = bench.kept if kept else bench.made
     given = give(shape, source.dtype, before)
     turned = bench.builder.op(
         "TransData", given, domain="ascend", src_format=before.value, dst_format=after.value

@@ -77,7 +77,7 @@ _BEST_STEPS = {
 }
 
 
-_ALL_REDUCE = "that an all-reduce filled"  # of a note
+_COLD = "not in L2"  # of a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class OperatorRow:
         attributes: What is published of the call's arguments.
         call: A call of a framework, several kernels, whose times are added up.
         kernels: Those of a call, as published.
-        received: Whether other devices wrote what it reads.
+        cold: Whether L2 is known to be full of what others left, and not to hold what it reads.
     """
 
     file: str
@@ -128,7 +128,7 @@ class OperatorRow:
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     call: bool = False
     kernels: str = ""
-    received: bool = False
+    cold: bool = False
 
     @property
     def operator(self) -> OperatorRow:
@@ -216,7 +216,7 @@ def _row(file: str, line: int, group: str, fields: dict[str, str]) -> OperatorRo
         json.JSONDecoder().raw_decode(note, 6)[0] if note.startswith("attrs=") else {},
         call is not None,
         (call[2] or "") if call is not None else "",
-        _ALL_REDUCE in note,
+        _COLD in note,
     )
 
 

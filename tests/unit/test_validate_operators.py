@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -379,7 +380,9 @@ def test_unknown_chip(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_calls_are_the_kernels_that_they_say() -> None:
-    """exp of 11 x 13 x 17 x 67 x 67 runs two products, a sum and Exp; places of ArgMaxV2 are converted."""
+    """exp of 11 x 13 x 17 x 67 x 67 runs two products, a sum and Exp, others one kernel of them; places of
+    ArgMaxV2 are converted.
+    """
     found = {row.line: row for row in measured_operators(["910B2"])[0] if row.op_type in ("exp", "arg_max")}
     kinds = {
         line: Counter(node.op_type for node in built.graph.nodes)
@@ -389,5 +392,20 @@ def test_calls_are_the_kernels_that_they_say() -> None:
     twice = next(line for line, row in found.items() if row.kernels.startswith("Mul×2"))  # noqa: RUF001
     assert kinds[twice] == {"Mul": 2, "Add": 1, "Exp": 1}
     fused = next(line for line, row in found.items() if row.kernels.startswith("AutomaticBufferFusionOp"))
-    assert kinds[fused] == {"Exp": 1}
+    assert kinds[fused] == {"Mul": 1, "Add": 1, "Exp": 1}
+    together = one_operator(found[fused])
+    assert not isinstance(together, str)
+    assert together.fusion == "ub"
     assert all(kinds[line]["Cast"] == 1 for line, row in found.items() if row.op_type == "arg_max")
+
+
+def test_what_is_known_not_to_lie_in_l2_comes_from_dram() -> None:
+    """Copies out of buckets of an all-reduce, and an activation behind the TransData of 2.5 GB."""
+    rows = [row for row in measured_operators(["910B", "910B4"])[0] if row.cold]
+    assert sorted(row.shapes for row in rows) == ["1000x4096", "4096x1024", "4096x4096", "4096x9216"]
+    for row in rows:
+        cold, warm = (operators._predicted(one, {}) for one in (row, replace(row, cold=False)))
+        assert not isinstance(cold, str)
+        assert not isinstance(warm, str)
+        assert cold[0] > 1.5 * warm[0]
+        assert row.duration_us / 2 < cold[0] < 2 * row.duration_us
