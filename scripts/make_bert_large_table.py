@@ -133,6 +133,28 @@ def shares(steps: Steps) -> str:
     return table(columns, rows) + f'\nAt `fusion="all"`: {split}.\n'
 
 
+def composites(steps: Steps) -> str:
+    """What graph-kernel fusion takes off MindSpore's baseline with other operators in composites, and without a
+    loss scale.
+    """
+    rows = []
+    for scale in (SCALE, None):
+        base = steps.ms("ub", "lamb", scale, "MindSpore")
+        for more in ("", "Select", "TransData") if scale else ("",):
+            model = asim.compile(
+                steps.step("lamb", scale).graph,
+                steps.soc,
+                fusion="graph-kernel",
+                precision_mode=MODE,
+                graph_kernel_flags=f"--enable_cluster_ops={more}" if more else "",
+            )
+            fused = asim.simulate(model).duration_us / 1000
+            shown = f"{base:.2f}", f"{fused:.2f}", f"{100 * (1 - fused / base):.1f}"
+            rows.append([scale or "none", more or "-", *shown])
+    columns = ("loss scale", "more in composites", "baseline, ms", "graph-kernel, ms", "takes off, %")
+    return table(columns, rows)
+
+
 def optimizers(steps: Steps) -> str:
     """What an optimizer adds, fused and written out, and what a loss scale adds."""
     rows = []
@@ -229,9 +251,8 @@ sentence), captured from PyTorch, and the update by LAMB; batch 32, sequence 128
 - **Why it is less than 10 %.** Composites take sums, casts, the unscaling of gradients with their squares, dropout's sums, and norms with their roots. Three parts of
   the step leave them nothing. The update is CANN's own kernel in both flows (LambNextMVWithDecay, LambUpdateWithLr; MindSpore never lets those composites grow).
   Selects keep old weights and state where a gradient overflowed, a tenth of the step in both flows; MindSpore's scripts branch instead, and Select is on none
-  of the lists. Products and TransData stay tasks of their own. With two layers on 910A the default takes 6.3 % off, with Select in composites
-  (`--enable_cluster_ops=Select`) 7.0 %, with TransData 6.2 % (joined to its Cast it is no quicker), with all operators of MindSpore 1.3's list but products 7.2 %.
-  Without a loss scale, and so without Selects (what a branch around the update would leave at best), it takes 7.2 % off on 910A and 5.2 % on 910B2; with one 6.4 and 4.9 %.
+  of the lists. Products and TransData stay tasks of their own. Tables of composites below say what it takes off two layers: by default, with Select in composites
+  (`--enable_cluster_ops=Select`), with TransData (joined to its Cast it is little quicker), and without a loss scale, and so without Selects (what a branch around the update would leave at best).
   GELU by erf has no formula in MindSpore, so that its gradient and the bias's sum, one composite for tanh (Fused_GeLUGrad_BiasAddGrad), stay two tasks.
 - **Casts** are those of mixed precision: float32 master weights, once a step each, and the borders of what stays in float32 (LayerNormalization, Softmax,
   the losses). Graph-kernel fusion computes many of them inside of composites.
@@ -249,6 +270,7 @@ def _few(section: Callable[[Steps], str], steps: Steps) -> str:
 SECTIONS: dict[str, tuple[str, Callable[[Steps], str]]] = {
     "levels": ("Fusion levels", levels),
     "shares": ("Shares", shares),
+    "composites": ("Composites, two layers", partial(_few, composites)),
     "optimizers": ("Optimizers and loss scale, two layers", partial(_few, optimizers)),
     "values": ("Values", values),
     "passes": ("Gain of each pass, two layers", partial(_few, passes)),

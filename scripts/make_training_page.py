@@ -46,7 +46,8 @@ LEAST_US = 100.0  # operator types below this in both columns of every batch are
 
 HEAD = """# Training steps against measurements
 
-Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; the figures of Ascend910B that were fitted
+Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; that products on Ascend910A take the quickest of their even cuts was
+chosen beside the steps of BERT and ViT ([how_time_is_modelled.md](how_time_is_modelled.md#what-lowering-decides)); the figures of Ascend910B that were fitted
 on single operators of its profiles are marked in the chip's file. How steps are made and scored: [validate.md](validate.md#training-steps).
 """
 THROUGHPUT = """## Throughput, Ascend910A
@@ -58,7 +59,7 @@ BERT is the zoo's step, captured from PyTorch with both heads of pre-training, d
 behind longer tasks; weights, state and gradients in one buffer each, `combined=True`, as Ascend's NpuFusedSGD keeps them, but for GoogLeNet's, whose script has torch.optim.SGD). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the
 kernel of their gradients goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10; it lacks 26 ms here. So does that of 32
 images by the speed that is scored; by the total time of the same table it lacks 10. DenseNet joins maps in pairs, as both zoos write it: the gradient of each Concat is two
-slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 9 ms of its step with 32 images have no cause yet.
+slices (gradConcat/Slice in profiles of ViT), whose kernels know rows only, so that maps are turned to rows and back; 7 ms of its step with 32 images have no cause yet.
 
 What the scripts of PyTorch's steps say (the notes in `measured_training.csv`): all read the loss in the middle of every step, and some wait for the end of the gradients too; most count right guesses on the device, and keep their averages there;
 MobileNetV1 and Wide ResNet copy float32 images out of memory that is not pinned, each batch out of memory that the process has never touched, while the device has nothing to do (they lack 31 and 91 ms);
