@@ -27,8 +27,6 @@ def _one(op: str, domain: str = "") -> Builder:
 
 
 _TIMES = re.compile(r"(\w+)\W(\d+)")  # kernels of a call and how often each runs
-
-
 _FUSED = "AutomaticBufferFusionOp"
 
 

@@ -75,8 +75,6 @@ _BEST_STEPS = {
     "IBShare A+B: after IBShare A+B",
     "MTE2 preload: after doMTE2Preload",
 }
-
-
 _COLD = "not in L2"  # of a note
 
 

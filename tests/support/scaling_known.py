@@ -111,9 +111,16 @@ ALL_LAUNCHED = (
     "113 us that ghostnet loses, and 51 of the 54 of shufflenet_v1; 108 of the 193 of llama_mini, whose "
     "other losses are elementwise kernels and slices"
 )
+EVEN = (
+    "products of the first training chips are cut into parts and tiles of equal size, and L1 holds no more "
+    "of k than L0 (profiles of the chip with 30 cores; kernels.even_products): 19 blocks of rows leave tiles "
+    "of one or of 19, and a larger L0 has longer steps, which begin later"
+)
 KNOWN_MORE: tuple[Known, ...] = (
     Known("L0A and L0B", ("lstm_lm",), STEPS_OF_LAYERS, 1.02),
     Known("L0A and L0B", ("bert_", "Ascend910B1"), SHORT_LOADS, 1.02),
+    Known("L0A and L0B", ("Ascend910A",), EVEN, 1.03),
+    Known("L0C", ("Ascend910A",), EVEN, 1.03),
     # depthwise 5x5 layers: steps of k of 208 instead of 80, four layers 85 -> 107 us each
     Known("L0A and L0B", ("efficientnet_b3", "Ascend310"), SHORT_LOADS, 1.02),
     Known("L1", ("bert_", "Ascend910B1"), SHORT_LOADS, 1.02),
@@ -192,6 +199,9 @@ IN_TURN = {
     "Ascend910A": (2.15, 3.6, 2.45, 3.5),
 }
 KNOWN_LESS: tuple[Known, ...] = (
+    Known("m", ("gemm", "Ascend910A"), EVEN, 1.25),
+    Known("n", ("gemm", "Ascend910A"), EVEN, 1.2),
+    Known("k", ("gemm", "Ascend910A"), EVEN, 1.2),
     Known("rows", ("transpose",), RAGGED_TRANSPOSE, 20),
     Known("columns", ("transpose",), RAGGED_TRANSPOSE, 20),
     Known("k", ("gemm", "Ascend910B1"), RAGGED_PRODUCT, 1.4),

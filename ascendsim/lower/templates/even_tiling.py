@@ -68,8 +68,8 @@ def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
 
 
 def quickest_even(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    """Of the tilings of one product that cut it evenly, for as many cores as can be, the best few by the
-    closed form; none where `even_tiling` has none.
+    """Of the tilings of one product that cut it evenly the best few by the closed form; none of what is no
+    single product, or can be cut evenly for few cores only.
 
     Args:
         product: What is to be cut.
@@ -78,11 +78,11 @@ def quickest_even(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     if not _is_matrix(product):
         return ()
     ways = list(_cuts(product, rates.cores))
-    parts = max(m_parts * n_parts for m_parts, n_parts in ways)
+    if _leaves_idle(product, rates, *max((m_parts * n_parts, n_parts) for m_parts, n_parts in ways)):
+        return ()
     found = [
         replace(tiling, cycles=_cycles(product, rates, tiling))
         for m_parts, n_parts in ways
-        if m_parts * n_parts == parts and not _leaves_idle(product, rates, parts, n_parts)
         for tiling in _tilings(product, rates, m_parts, n_parts)
     ]
     best = nsmallest(FEW, found, key=lambda tiling: tiling.cycles)
