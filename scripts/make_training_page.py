@@ -35,7 +35,7 @@ from ascendsim.validate.training import (
     training_predictions,
     unusable_steps,
 )
-from scripts import training_devices
+from scripts import training_devices, training_mechanisms
 from tests.support.predicted_steps import STEPS, options_of
 from tests.support.vit_training import OPTIONS, Sizes, vit_step
 
@@ -46,8 +46,8 @@ LEAST_US = 100.0  # operator types below this in both columns of every batch are
 
 HEAD = """# Training steps against measurements
 
-Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; that products on Ascend910A take the quickest of their even cuts was
-chosen beside the steps of BERT and ViT ([how_time_is_modelled.md](how_time_is_modelled.md#what-lowering-decides)); the figures of Ascend910B that were fitted
+Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; two mechanisms were extended to Ascend910A beside some of them
+([below](#what-mechanisms-are-worth-for-these-steps)); the figures of Ascend910B that were fitted
 on single operators of its profiles are marked in the chip's file. How steps are made and scored: [validate.md](validate.md#training-steps).
 """
 THROUGHPUT = """## Throughput, Ascend910A
@@ -158,6 +158,7 @@ def page(
     profiles: Profiles,
     predicted: Mapping[str, StepProfile],
     eight: Sequence[str] = (),
+    mechanisms: str = "",
 ) -> str:
     """The text of the page.
 
@@ -166,9 +167,10 @@ def page(
         profiles: By network, measured ones and simulated ones of the same batch sizes, in the same order.
         predicted: Of steps that are not known, by name.
         eight: Rows about steps of eight devices.
+        mechanisms: The section about what mechanisms are worth.
     """
     lines = [HEAD, *_overall(pairs, profiles), THROUGHPUT, *_scores(pairs), "", *_steps(pairs), ""]
-    lines += [*_unusable(), "", training_devices.HEAD + "\n".join(eight), ""]
+    lines += [*_unusable(), "", mechanisms, "", training_devices.HEAD + "\n".join(eight), ""]
     for title, (measured, own) in profiles.items():
         lines += _compared(title, measured, own)
     return "\n".join([*lines, *_predictions(predicted)]) + "\n"
@@ -328,8 +330,10 @@ def main() -> None:
         own = workers.map(partial(simulated_profile, folder=MODELS), [profile.batch for profile in resnet50])
         pairs = workers.map(_predicted, training_points(tuple(GROUPS)))
         eight = workers.map(partial(training_devices.row_of, folder=MODELS), training_devices.pairs())
+        without = partial(training_mechanisms.predicted, folder=MODELS)
+        mechanisms = training_mechanisms.table(workers.map(without, training_mechanisms.tasks()))
         profiles = {"ResNet-50": (resnet50, list(own)), "ViT": (vit, list(vits))}
-        text = page(list(pairs), profiles, dict(zip(STEPS, steps, strict=True)), list(eight))
+        text = page(list(pairs), profiles, dict(zip(STEPS, steps, strict=True)), list(eight), mechanisms)
     print(f"wrote {write_whole(TARGET, text.encode())}")
 
 

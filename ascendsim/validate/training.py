@@ -18,6 +18,7 @@ from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.api.training import training_step
 from ascendsim.graph.ir import Graph
+from ascendsim.soc.spec import SocSpec
 from ascendsim.training.optimizers import Momentum
 from ascendsim.validate.captured_steps import OPTIONS, read_step
 from ascendsim.validate.models import structure
@@ -161,7 +162,7 @@ def measured_profiles(network: str = "resnet50") -> tuple[StepProfile, ...]:
     return tuple(StepProfile(batch, kinds) for batch, kinds in sorted(found.items()))
 
 
-def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Result, float]:
+def run_step(file: Path, batch: int, soc: str | SocSpec, loop: Loop = SUNK) -> tuple[Result, float]:
     """A training step as the published ones: mixed precision or half, all fusion where the graph is on the
     device.
 
@@ -177,8 +178,8 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
     Returns:
         The run, and the roofline's time in us for forward and backward: three times that of forward.
     """
-    graph = load(file, batch=batch)
-    forward = roofline_us(graph, chips.load(soc))
+    graph, spec = load(file, batch=batch), chips.load(soc) if isinstance(soc, str) else soc
+    forward = roofline_us(graph, spec)
     if loop.step:
         step = read_step(structure(loop.step, file.parent))
         options = dict(OPTIONS)
@@ -187,7 +188,7 @@ def run_step(file: Path, batch: int, soc: str, loop: Loop = SUNK) -> tuple[Resul
         options = {"precision_mode": "force_fp16" if loop.half else "allow_mix_precision"}
     model = compile(
         step,
-        soc,
+        spec,
         fusion="all",
         schedule="eager" if loop.eager else "sink",
         host_inputs=loop.memory,
@@ -250,8 +251,15 @@ def profile_of(result: Result, batch: int) -> StepProfile:
     return StepProfile(batch, kinds)
 
 
-def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tuple[Prediction, Prediction]]:
+def training_predictions(
+    points: Sequence[Point], folder: Path, soc: SocSpec | None = None
+) -> Iterator[tuple[Prediction, Prediction]]:
     """Predictions of the simulator and of the roofline, point by point.
+
+    Args:
+        points: Published steps.
+        folder: Where structures lie.
+        soc: A chip in place of the points' own.
 
     Raises:
         InputError: If a structure file is missing.
@@ -259,7 +267,7 @@ def training_predictions(points: Sequence[Point], folder: Path) -> Iterator[tupl
     paths = [structure(point.file, folder) for point in points]
     for point, path in zip(points, paths, strict=True):
         loop = point.loop if isinstance(point, StepPoint) else SUNK
-        result, roofline = run_step(path, point.batch, point.soc, loop)
+        result, roofline = run_step(path, point.batch, soc or point.soc, loop)
         yield (
             Prediction(point, point.batch / result.duration_us * 1e6),
             Prediction(point, point.batch / roofline * 1e6),
