@@ -25,8 +25,8 @@ MECHANISMS: Mapping[str, Mapping[str, Any]] = {
 HEAD = """## What mechanisms are worth for these steps
 
 Errors without one of them, the others as they are. Even cuts and two images a core come from profiles of the
-chip with 30 cores; that Ascend910A has them too was decided beside these steps (BERT's and ViT's, DenseNet's).
-The others come from profiles and sources of kernels, and no step had a part in them.
+chip with 30 cores; that Ascend910A has them too was decided beside steps of BERT, ViT and DenseNet. The
+others come from profiles and sources of kernels, and no step had a part in them.
 
 | without | steps as graphs: MAPE % | median % | bias % | eager steps: MAPE % | median % | bias % |
 |---|---|---|---|---|---|---|
