@@ -12,6 +12,7 @@ from tests.support.torch_present import torch_or_skip
 
 torch_or_skip()
 
+from scripts import training_devices, training_mechanisms  # noqa: E402
 from scripts.make_training_page import page  # noqa: E402
 from tests.support.predicted_steps import STEPS  # noqa: E402
 
@@ -62,3 +63,43 @@ def test_the_page_has_every_published_step_and_profile() -> None:
         for profile in measured_profiles(network):
             assert [str(profile.batch), f"{profile.total_us / 1e3:.1f}"] in [row[:2] for row in rows]
     assert {row[0] for row in rows} >= {*STEPS}
+
+
+def test_the_page_has_every_step_of_eight_devices() -> None:
+    rows = _rows(PAGE.read_text(encoding="utf-8").partition("## Eight devices")[2])
+    pairs = list(training_devices.pairs())
+    assert [(pair.network, pair.batch) for pair in pairs] == [
+        ("resnet50", 256),
+        ("resnet50", 32),
+        ("vgg16", 32),
+        ("densenet121", 32),
+    ]
+    for pair in pairs:
+        one, eight = (f"{1e3 * pair.batch / speed:.1f}" for speed in (pair.one, pair.eight))
+        (row,) = [row for row in rows if row[:2] == [pair.network, str(pair.batch)]]
+        assert (row[2].split(" / ")[0], row[3].split(" / ")[0]) == (one, eight)
+
+
+def test_mechanisms_are_scored_by_how_steps_were_run() -> None:
+    graph = Point("910A", "Ascend910A", "net", "net.onnx", 8, 1000.0, False)
+    eager = Point("910A eager", "Ascend910A", "net", "net.onnx", 8, 1000.0, False)
+    found = [
+        (name, Prediction(point, speed))
+        for name in training_mechanisms.MECHANISMS
+        for point, speed in ((graph, 900.0 if name == "nothing" else 1300.0), (eager, 1050.0))
+    ]
+    rows = _rows(training_mechanisms.table(found))
+    assert ["nothing", "10.0", "10.0", "-10.0", "5.0", "5.0", "5.0"] in rows
+    assert rows[-1][1:] == ["30.0", "30.0", "30.0", "5.0", "5.0", "5.0"]
+    shown = _rows(PAGE.read_text(encoding="utf-8").partition("## What mechanisms are worth")[2])
+    assert set(training_mechanisms.MECHANISMS) <= {row[0] for row in shown}
+
+
+def test_a_mechanism_is_taken_away_from_the_chip(models_dir: Path) -> None:
+    point = Point("910A", "Ascend910A", "lenet5", "lenet5.onnx", 64, 1e4, False)
+    names = ("nothing", "factors spread block by block (kernels.spreads_channels)")
+    pools = "poolings and transposes in blocks of maps (kernels.map_blocks)"
+    speeds = [
+        training_mechanisms.predicted((name, point), models_dir)[1].throughput for name in (*names, pools)
+    ]
+    assert speeds[0] == speeds[1] != speeds[2]  # LeNet has no batch normalisation
