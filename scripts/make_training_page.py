@@ -46,15 +46,15 @@ LEAST_US = 100.0  # operator types below this in both columns of every batch are
 
 HEAD = """# Training steps against measurements
 
-Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; two mechanisms were extended to Ascend910A beside some of them
+Made by `scripts/make_training_page.py`; nothing in it was measured by this project. No constant is fitted on a step; which mechanisms Ascend910A shares with the chip of the profiles was decided beside some of them
 ([below](#what-mechanisms-are-worth-for-these-steps)); the figures of Ascend910B that were fitted
 on single operators of its profiles are marked in the chip's file. How steps are made and scored: [validate.md](validate.md#training-steps).
 """
 THROUGHPUT = """## Throughput, Ascend910A
 
 Samples a second of one device; largest errors first. The simulated step waits for nobody but for launches, copies of images and numbers that are read in "910A eager": no input pipeline, no exchange of gradients.
-BERT is the zoo's step, captured from PyTorch with both heads of pre-training, dropout and casts of its own (`scripts/make_captured_steps.py`); made of the encoder's structure alone it takes 331 ms instead of 279
-(published 284). So is ViT: half precision, products of their own for queries, keys and values, keys transposed by an operator, no dropout; made of torchvision's structure it takes 119 ms instead of 105 (published 157), and why the chip takes longer is not known. "910A" steps ran as graphs on the device; those of
+BERT is the zoo's step, captured from PyTorch with both heads of pre-training, dropout and casts of its own (`scripts/make_captured_steps.py`); made of the encoder's structure alone it takes 343 ms instead of 303
+(published 284). So is ViT: half precision, products of their own for queries, keys and values, keys transposed by an operator, no dropout; made of torchvision's structure it takes 150 ms instead of 154 (published 157). "910A" steps ran as graphs on the device; those of
 "910A eager" were launched by PyTorch operator by operator, and so they are here (`schedule="eager"`: nothing is fused, 88 us a launch, which hide
 behind longer tasks; weights, state and gradients in one buffer each, `combined=True`, as Ascend's NpuFusedSGD keeps them, but for GoogLeNet's, whose script has torch.optim.SGD). GoogLeNet takes 0.6 ms an image in both frameworks, most of it for its poolings of stride 1: the
 kernel of their gradients goes through them tap by tap. VGG16 of 64 images has batch normalisation and no biases, as its README trains it on CIFAR-10; it lacks 26 ms here. So does that of 32

@@ -12,7 +12,7 @@ from ascendsim.core.hints import hints_of
 from ascendsim.core.units import parse_number, parse_size
 from ascendsim.soc.figures import ChipFile, Figure
 from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys, schema
-from ascendsim.soc.spec import SocSpec
+from ascendsim.soc.spec import EVEN_PRODUCTS, SocSpec
 
 _USER = "set by the user"
 ONE_CLOCK = "one clock: "  # how the source of a vector unit's clock begins where it is that of the core
@@ -145,6 +145,11 @@ def _check(spec: SocSpec, where: str) -> None:
     for key, share in shares.items():
         if share > 1:
             raise SocError(f"{where}: key {key}", "must not be above 1", share)
+    rule = spec.kernels.even_products
+    if rule not in EVEN_PRODUCTS:
+        words = ", ".join(map(repr, EVEN_PRODUCTS))
+        remedy = suggest(rule, EVEN_PRODUCTS)
+        raise SocError(f"{where}: key kernels.even_products", f"must be one of {words}", repr(rule), remedy)
     for key, dtypes in _dtype_names(spec):
         for dtype in dtypes:
             if dtype not in _DTYPES:

@@ -15,6 +15,9 @@ from html import escape
 from ascendsim.core.keys import key_of
 from ascendsim.core.table import Table
 
+COLUMNS, QUICKEST = "columns", "quickest"
+EVEN_PRODUCTS = ("", COLUMNS, QUICKEST)  # of `KernelSpec.even_products`
+
 
 @dataclass(frozen=True, slots=True)
 class CubeSpec:
@@ -260,8 +263,9 @@ class KernelSpec:
     even_shares: bool
     images_added: int  # images of which a core adds up the channels at least, if it has whole ones
     adds_rows_cycles: float  # of one repeat that adds a row to the sums of those before it
-    # which way to cut matrix products into parts and tiles of equal size is taken: "columns" (most parts
-    # along n), "quickest"; "" = uneven ones too
+    # which way to cut matrix products into parts and tiles of equal size is taken (`EVEN_PRODUCTS`):
+    # "columns" = most parts along n, and cores have whole images of convolutions and of gradients of maps;
+    # "quickest" = the quickest; "" = uneven ones too
     even_products: str
     divides_maps: bool  # shares, chunks in L1 and tiles of convolutions cut channels into equal parts
     divides_matrices: bool  # those of matrix products cut all axes into equal parts

@@ -61,6 +61,8 @@ class Bench:
         operator negates.
         """
         kind = dtype or DType.FLOAT32
+        if self.row.cold:
+            return self.kept(shape, kind, format)
         given = self.stored(shape, kind, format)
         if not self.row.profiled or kind not in _MADE:
             return given
@@ -70,7 +72,9 @@ class Bench:
         return made
 
     def kept(self, shape: tuple[int, ...], dtype: DType, format: Format = Format.ND) -> Tensor:
-        """A weight, its gradient or a moment in DRAM; others like it were worked on just before."""
+        """A weight, its gradient, a moment or what is known not to lie in L2: in DRAM; others like it were
+        worked on just before.
+        """
         self._kept_bytes += math.prod(shape) * dtype.itemsize
         return self.stored(shape, dtype, format)
 

@@ -122,7 +122,7 @@ def _copy(row: OperatorRow, bench: Bench) -> OneOperator:
     host has sent: labels, indices.
     """
     source = row.inputs[0]
-    give = bench.kept if row.cold else bench.stored if row.group in _SUNK else bench.made
+    give = bench.stored if row.group in _SUNK else bench.made
     given = give(source.shape, source.dtype or DType.FLOAT32)
     return bench.finish(bench.builder.op("Concat", given, axis=0))
 
@@ -267,8 +267,7 @@ def _trans_data(row: OperatorRow, bench: Bench) -> OneOperator | str:
         != math.prod(blocked.shape) * source.dtype.itemsize
     ):
         return "its blocked form has other sizes than C0 = 32 bytes gives (float32 in blocks of 16)"
-    kept = row.cold or (row.updates and before is Format.ND)  # weights and moments
-    give = bench.kept if kept else bench.made
+    give = bench.kept if row.updates and before is Format.ND else bench.made  # weights and moments
     given = give(shape, source.dtype, before)
     turned = bench.builder.op(
         "TransData", given, domain="ascend", src_format=before.value, dst_format=after.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -397,15 +396,3 @@ def test_calls_are_the_kernels_that_they_say() -> None:
     assert not isinstance(together, str)
     assert together.fusion == "ub"
     assert all(kinds[line]["Cast"] == 1 for line, row in found.items() if row.op_type == "arg_max")
-
-
-def test_what_is_known_not_to_lie_in_l2_comes_from_dram() -> None:
-    """Copies out of buckets of an all-reduce, and an activation behind the TransData of 2.5 GB."""
-    rows = [row for row in measured_operators(["910B", "910B4"])[0] if row.cold]
-    assert sorted(row.shapes for row in rows) == ["1000x4096", "4096x1024", "4096x4096", "4096x9216"]
-    for row in rows:
-        cold, warm = (operators._predicted(one, {}) for one in (row, replace(row, cold=False)))
-        assert not isinstance(cold, str)
-        assert not isinstance(warm, str)
-        assert cold[0] > 1.5 * warm[0]
-        assert row.duration_us / 2 < cold[0] < 2 * row.duration_us

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -20,8 +19,6 @@ from ascendsim.lower.templates.bias import bias_passes, has_table, most_columns,
 from ascendsim.lower.templates.cube_block import CubeWriter
 from ascendsim.lower.templates.cube_notes import AXES
 from ascendsim.lower.templates.even_tiling import (
-    COLUMNS,
-    QUICKEST,
     cores_of_columns,
     cores_of_images,
     even_tiling,
@@ -35,7 +32,7 @@ from ascendsim.lower.templates.strip_block import strip_groups
 from ascendsim.lower.templates.tiling import Tiling, best_tilings
 from ascendsim.lower.templates.way_out import fixpipe_takes, vector_passes
 from ascendsim.opset.work import CubeWork, Ref, Stream, VectorWork
-from ascendsim.soc.spec import SocSpec
+from ascendsim.soc.spec import COLUMNS, QUICKEST, SocSpec
 
 
 def lower_cube(work: CubeWork, soc: SocSpec, expansion: Expansion) -> tuple[list[Stage], VectorWork | None]:
@@ -62,10 +59,8 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
     def staged(tilings: Sequence[Tiling]) -> list[Callable[[], Stage]]:
         return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
 
-    if even := _even(work, product, soc):
-        with suppress(CompileError):  # what its epilogue reads does not fit beside the tile
-            staged(even)[0]()
-            return staged(even)
+    if even := [option for option in staged(_even(work, product, soc)) if _can_be_made(option)]:
+        return even
     fewer = soc
     forward = product.conv is not None and not work.transposed
     if soc.kernels.even_products == COLUMNS or (soc.kernels.even_images and forward):
@@ -78,6 +73,15 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
         others = best_tilings(product_of(replace(work, plain_tiling=False), soc), fewer)
         tilings += [tiling for tiling in others if replace(tiling, cycles=0) not in known]
     return staged(tilings)
+
+
+def _can_be_made(option: Callable[[], Stage]) -> bool:
+    """Whether what the epilogue reads fits beside the tile."""
+    try:
+        option()
+    except CompileError:
+        return False
+    return True
 
 
 def _even(work: CubeWork, product: Product, soc: SocSpec) -> Sequence[Tiling]:

@@ -25,7 +25,6 @@ from ascendsim.lower.templates.product import ACCUMULATOR_BYTES, Product, Rates
 from ascendsim.lower.templates.score import score
 from ascendsim.lower.templates.tiling import FEW, NEAR, Tiling, candidates
 
-COLUMNS, QUICKEST = "columns", "quickest"  # rules, `kernels.even_products`
 # Gradients of weights that cannot be cut for all 30 cores, and what would leave every second one idle else,
 # have up to 32 parts (48 x 48 blocks: 32, in two turns), as if the chip were Ascend910A.
 TUNED_CORES = 32
@@ -68,25 +67,31 @@ def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
 
 
 def quickest_even(product: Product, rates: Rates) -> tuple[Tiling, ...]:
-    """Of the tilings of one product that cut it evenly the best few by the closed form; none of what is no
-    single product, or can be cut evenly for few cores only.
+    """Of the tilings of one product that cut it evenly the best few by the closed form, one for each size of
+    tile; none of what is no single product, can be cut evenly for few cores only, or has elements of one
+    byte, of which no profile speaks.
 
     Args:
         product: What is to be cut.
         rates: Of the chip.
     """
-    if not _is_matrix(product):
+    if not _is_matrix(product) or product.itemsize < 2:
         return ()
     ways = list(_cuts(product, rates.cores))
     if _leaves_idle(product, rates, *max((m_parts * n_parts, n_parts) for m_parts, n_parts in ways)):
         return ()
-    found = [
-        replace(tiling, cycles=_cycles(product, rates, tiling))
-        for m_parts, n_parts in ways
-        for tiling in _tilings(product, rates, m_parts, n_parts)
-    ]
-    best = nsmallest(FEW, found, key=lambda tiling: tiling.cycles)
+    found: dict[tuple[int, int], Tiling] = {}
+    for m_parts, n_parts in ways:
+        for plain in _tilings(product, rates, m_parts, n_parts):
+            tiling = replace(plain, cycles=_cycles(product, rates, plain))
+            size = tiling.tile_m, tiling.tile_n
+            found[size] = min(found.get(size, tiling), tiling, key=_by_cycles)
+    best = nsmallest(FEW, found.values(), key=_by_cycles)
     return tuple(tiling for tiling in best if tiling.cycles <= NEAR * best[0].cycles)
+
+
+def _by_cycles(tiling: Tiling) -> float:
+    return tiling.cycles
 
 
 def _is_matrix(product: Product) -> bool:

@@ -140,7 +140,7 @@ def chain_work(
         gather_bytes=_piece(space, min((tensor.element_type.itemsize for tensor in full), default=2)),
         live_bytes=_live_bytes(members, root, space, written),
         maps=maps[0] if maps and cut.reduces == "none" else None,
-        own_tiling=context.open_shapes and outputs is None,  # AutomaticBufferFusionOp
+        own_tiling=context.open_shapes and outputs is None,  # composites are compiled for their shapes
     )
 
 
