@@ -26,8 +26,7 @@ HEAD = """## What mechanisms are worth for these steps
 
 Errors without one of them, the others as they are. Even cuts and two images a core come from profiles of the
 chip with 30 cores; that Ascend910A has them too was decided beside steps of BERT, ViT and DenseNet. The
-others come from profiles and sources of kernels; of rows one by one BERT's step had a say in which kernels have
-them.
+others come from profiles and sources of kernels; BERT's step had a say in which kernels go row by row.
 
 | without | steps as graphs: MAPE % | median % | bias % | eager steps: MAPE % | median % | bias % |
 |---|---|---|---|---|---|---|
