@@ -328,12 +328,14 @@ def main() -> None:
         steps = workers.map(_step, STEPS)
         vits = workers.map(_vit, [profile.batch for profile in vit])
         own = workers.map(partial(simulated_profile, folder=MODELS), [profile.batch for profile in resnet50])
-        pairs = workers.map(_predicted, training_points(tuple(GROUPS)))
+        found = workers.map(_predicted, training_points(tuple(GROUPS)))
         eight = workers.map(partial(training_devices.row_of, folder=MODELS), training_devices.pairs())
         without = partial(training_mechanisms.predicted, folder=MODELS)
-        mechanisms = training_mechanisms.table(workers.map(without, training_mechanisms.tasks()))
+        missing = workers.map(without, training_mechanisms.tasks())
+        pairs = list(found)
+        mechanisms = training_mechanisms.table([own for own, _ in pairs], missing)
         profiles = {"ResNet-50": (resnet50, list(own)), "ViT": (vit, list(vits))}
-        text = page(list(pairs), profiles, dict(zip(STEPS, steps, strict=True)), list(eight), mechanisms)
+        text = page(pairs, profiles, dict(zip(STEPS, steps, strict=True)), list(eight), mechanisms)
     print(f"wrote {write_whole(TARGET, text.encode())}")
 
 

@@ -14,7 +14,6 @@ from ascendsim.validate.training import GROUPS, training_points, training_predic
 
 # figures of kernels that stand for each of them, as other chips have them
 MECHANISMS: Mapping[str, Mapping[str, Any]] = {
-    "nothing": {},
     "even cuts of products (kernels.even_products)": {"even_products": ""},
     "two images a core in sums of channels (kernels.images_added)": {"images_added": 1},
     "gradients as the vendor tuned them (kernels.tuned_gradients)": {"tuned_gradients": False},
@@ -50,9 +49,14 @@ def predicted(task: Task, folder: Path) -> tuple[str, Prediction]:
     return name, own
 
 
-def table(found: Iterable[tuple[str, Prediction]]) -> str:
-    """The section."""
-    by_name: dict[str, list[Prediction]] = {name: [] for name in MECHANISMS}
+def table(whole: Iterable[Prediction], found: Iterable[tuple[str, Prediction]]) -> str:
+    """The section.
+
+    Args:
+        whole: Predictions with all mechanisms.
+        found: Those without one, with its name.
+    """
+    by_name: dict[str, list[Prediction]] = {"nothing": list(whole), **{name: [] for name in MECHANISMS}}
     for name, own in found:
         by_name[name].append(own)
     return HEAD + "\n".join(_row(name, predictions) for name, predictions in by_name.items())

@@ -301,6 +301,9 @@ def test_shares_have_no_more_columns_than_a_block_keeps_values_for(wider: SocSpe
     assert found
     assert all(tiling.share_n <= 256 for tiling in found)
     assert quickest_even(replace(product, most_share_n=8), rates) == ()
+    tall = product_of(matmul(8192, 512, 32, wider), wider)  # 32 parts along m alone are the quickest
+    assert {tiling.share_n for tiling in quickest_even(tall, rates)} == {32}
+    assert {tiling.share_n for tiling in quickest_even(replace(tall, most_share_n=16), rates)} == {16}
 
 
 def test_tiles_have_no_more_columns_than_they_may(wider: SocSpec) -> None:

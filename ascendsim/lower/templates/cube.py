@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import dropwhile
 
 from ascendsim.core.errors import CompileError
 from ascendsim.core.formats import BLOCK_BYTES, FRACTAL_ROWS, Format, c0, ceil_div
@@ -59,7 +60,7 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
     def staged(tilings: Sequence[Tiling]) -> list[Callable[[], Stage]]:
         return [partial(cube_stage, work, product, tiling, soc, expansion) for tiling in tilings]
 
-    if even := [option for option in staged(_even(work, product, soc)) if _can_be_made(option)]:
+    if even := list(dropwhile(_does_not_fit, staged(_even(work, product, soc)))):
         return even
     fewer = soc
     forward = product.conv is not None and not work.transposed
@@ -75,13 +76,13 @@ def cube_options(work: CubeWork, soc: SocSpec, expansion: Expansion) -> list[Cal
     return staged(tilings)
 
 
-def _can_be_made(option: Callable[[], Stage]) -> bool:
-    """Whether what the epilogue reads fits beside the tile."""
+def _does_not_fit(option: Callable[[], Stage]) -> bool:
+    """Whether L1 and UB have no room for what the epilogue reads beside the tile."""
     try:
         option()
     except CompileError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _even(work: CubeWork, product: Product, soc: SocSpec) -> Sequence[Tiling]:

@@ -58,7 +58,7 @@ def even_tiling(product: Product, rates: Rates, turned: bool) -> Tiling | None:
     parts, n_parts = cut(rates.cores)
     if (turned and parts < rates.cores) or 2 * parts <= TUNED_CORES:
         parts, n_parts = cut(max(rates.cores, TUNED_CORES))
-    if _leaves_idle(product, rates, parts, n_parts):
+    if n_parts < _least_parts(product) or _leaves_idle(product, rates, parts):
         return None
     return max(
         _tilings(product, rates, parts // n_parts, n_parts),
@@ -77,8 +77,8 @@ def quickest_even(product: Product, rates: Rates) -> tuple[Tiling, ...]:
     """
     if not _is_matrix(product) or product.itemsize < 2:
         return ()
-    ways = list(_cuts(product, rates.cores))
-    if _leaves_idle(product, rates, *max((m_parts * n_parts, n_parts) for m_parts, n_parts in ways)):
+    ways = [way for way in _cuts(product, rates.cores) if way[1] >= _least_parts(product)]
+    if _leaves_idle(product, rates, max((m_parts * n_parts for m_parts, n_parts in ways), default=0)):
         return ()
     found: dict[tuple[int, int], Tiling] = {}
     for m_parts, n_parts in ways:
@@ -105,22 +105,25 @@ def _blocks(product: Product) -> tuple[int, int]:
 
 
 def _cuts(product: Product, most: int) -> Iterator[tuple[int, int]]:
-    """Numbers of parts along m and n that divide the blocks, at most so many in all; n is cut at least as
-    often as a share of columns must be.
+    """Numbers of parts along m and n that divide the blocks, at most so many in all: n whole, or cut as often
+    as its shares must be.
     """
     m, n = _blocks(product)
-    least_parts = ceil_div(product.n, product.most_share_n)
     for m_parts in divisors(m, most):
         for n_parts in divisors(n, most // m_parts):
-            if n_parts >= least_parts or n_parts == 1:
+            if n_parts >= _least_parts(product) or n_parts == 1:
                 yield m_parts, n_parts
 
 
-def _leaves_idle(product: Product, rates: Rates, parts: int, n_parts: int) -> bool:
-    """Whether so many parts leave most cores idle, or shares of more columns than may be."""
+def _least_parts(product: Product) -> int:
+    """Along n, so that no share has more columns than it may."""
+    return ceil_div(product.n, product.most_share_n)
+
+
+def _leaves_idle(product: Product, rates: Rates, parts: int) -> bool:
+    """Whether so many parts leave most cores idle."""
     m, n = _blocks(product)
-    least_parts = ceil_div(product.n, product.most_share_n)
-    return FEWEST * parts < min(rates.cores, m * n) or n_parts < least_parts
+    return FEWEST * parts < min(rates.cores, m * n)
 
 
 def _tilings(product: Product, rates: Rates, m_parts: int, n_parts: int) -> Iterator[Tiling]:
