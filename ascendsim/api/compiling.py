@@ -131,8 +131,8 @@ def compile(
             `compiler.profile_options`.
         release: "ddk" = all choices of `options` as the early release had them that the Ascend 310 tuning
             guide describes (docs/advise.md); `options` are stronger.
-        cann: Version of CANN whose kernels and launches run, "5.0.2" or "5.1.RC1"; the newest by default. See
-            `compiler.cann_versions`.
+        cann: Version of CANN whose kernels and launches run and whose precision modes count, "5.0.2" or
+            "7.0"; the newest by default. See `compiler.cann_versions`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
             `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after

@@ -51,8 +51,10 @@ VERSIONS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
     "5.0": {"m200": (_LONG_GELU, _NO_POLYNOMIAL, _WIDE_GAP, _ROWS)},
     "5.1": {"m200": (_LONG_GELU, _NO_POLYNOMIAL, _WIDE_GAP)},
     "6.0": {},
+    "8.0": {},
 }
-"""By version, oldest first, and generation of cores: how it differs from the newest."""
+"""By version, oldest first, and generation of cores: how kernels and launches differ from the newest."""
+_CUBE_IN_FLOAT16 = "8.0"
 _NUMBERS = re.compile(r"\s*(?:CANN\s*)?(\d+)\.(\d+)", re.IGNORECASE)
 
 
@@ -62,8 +64,8 @@ def version_of(text: str) -> str:
     Raises:
         InputError: If the name does not begin with two numbers, or is older than the table.
 
-    >>> version_of("5.1.RC2"), version_of("CANN 7.0.RC1")
-    ('5.1', '6.0')
+    >>> version_of("5.1.RC2"), version_of("CANN 7.0.RC1"), version_of("8.5")
+    ('5.1', '6.0', '8.0')
     """
     found = _NUMBERS.match(text)
     remedy = "give it as 5.0.2 or 5.1.RC1; the newest is the default"
@@ -74,6 +76,21 @@ def version_of(text: str) -> str:
     if not known:
         raise InputError("option cann", f"must be {next(iter(VERSIONS))} or newer", repr(text), remedy)
     return known[-1]
+
+
+def cube_in_float16(cann: str | None) -> bool:
+    """Whether allow_fp32_to_fp16 puts float32 operators of the Cube into float16 on chips whose Cube takes
+    float32 as well; all other operators keep it.
+
+    ATC's page of --precision_mode: operators that have float32 keep it, whatever they are (CANN 6.0.1);
+    matrix operators take float16, vector operators keep what they have (8.0.RC1 and all later ones). No page
+    of 6.3 or 7.0 was found: they count as 6.0, which is assumed.
+
+    Raises:
+        InputError: If the version is not known.
+    """
+    names = tuple(VERSIONS)
+    return cann is None or names.index(version_of(cann)) >= names.index(_CUBE_IN_FLOAT16)
 
 
 def changes_of(soc: SocSpec, cann: str | None) -> tuple[Change, ...]:

@@ -257,7 +257,8 @@ class CompileOptions:
         default=None,
         metadata=_cli(
             "cann",
-            "version of CANN whose kernels run: 5.0.2, 5.1.RC1, 6.0 ... (default: the newest)",
+            "version of CANN whose kernels run and whose precision modes count: 5.0.2, 5.1.RC1, 7.0 ... "
+            "(default: the newest)",
             metavar="VERSION",
         ),
     )

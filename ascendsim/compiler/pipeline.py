@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.compiler.before import UnitsBefore
 from ascendsim.compiler.buffers import BufferReport, fuse_l1_and_l2
+from ascendsim.compiler.cann_versions import cube_in_float16
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.profile_options import takes_open_shapes
 from ascendsim.compiler.settings import Settings
@@ -214,6 +215,7 @@ def _types_and_formats(work: Compilation) -> None:
         work.opset,
         settings.options.precision_mode,
         frozenset(soc.cube.cycles_per_block),
+        cube_in_float16(settings.options.cann),
         work.result_types,
         settings.keep,
         settings.mix,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from ascendsim.core.errors import InputError, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.frontends.torch.whole_calls import ATTENTION, is_flash
 from ascendsim.ops import opset_with
+from ascendsim.soc import SocSpec, load
 from ascendsim.torch.running import VALUES, Simulated, clear_runs
 
 FALLBACKS = ("error", "host")
@@ -22,7 +24,7 @@ _KNOWN = (
     "attention",
     *(name for name in signature(compile).parameters if name != "graph"),
 )
-_DEFAULTS = {"soc": "Ascend910A", "precision_mode": "allow_fp32_to_fp16"}
+_DEFAULTS = {"soc": "Ascend910A"}
 
 
 def backend(
@@ -33,10 +35,10 @@ def backend(
     Args:
         module: The region, a `torch.fx.GraphModule`.
         example_inputs: Fake tensors.
-        options: Those of `ascendsim.compile` (`soc` is "Ascend910A" by default, `precision_mode`
-            "allow_fp32_to_fp16"), and `values`: "float32" (default), "device" or "off" (shapes only);
-            `fallback`: "error" (default), or "host" to run operators without a converter in PyTorch;
-            `attention`: "formula" (default), or "flash" for CANN's FlashAttentionScore.
+        options: Those of `ascendsim.compile` (`soc` is "Ascend910A" by default, `precision_mode` as torch_npu
+            has it for the chip, see `precision_of`), and `values`: "float32" (default), "device" or "off"
+            (shapes only); `fallback`: "error" (default), or "host" to run operators without a converter in
+            PyTorch; `attention`: "formula" (default), or "flash" for CANN's FlashAttentionScore.
         **modes: Of torch.compile; `mode` is refused.
 
     Raises:
@@ -63,6 +65,7 @@ def compiled(
     for name in given:
         if name not in _KNOWN:
             raise InputError(f"option {name}", "does not exist", remedy=suggest(name, _KNOWN))
+    given.setdefault("precision_mode", precision_of(given["soc"]))
     return compile_for(
         module,
         example_inputs,
@@ -71,6 +74,20 @@ def compiled(
         host=fallback == "host",
         flash=flash,
     )
+
+
+def precision_of(soc: str | PathLike[str] | SocSpec) -> str:
+    """The precision mode that torch_npu sets for a chip (NpuSysCtrl.cpp): allow_fp32_to_fp16 before
+    Ascend910B1, must_keep_origin_dtype from there on, whose Cube takes float32.
+
+    Args:
+        soc: The chip, as for `ascendsim.compile`.
+
+    Raises:
+        SocError: If there is no such chip.
+    """
+    chip = soc if isinstance(soc, SocSpec) else load(soc)
+    return "must_keep_origin_dtype" if "float32" in chip.cube.cycles_per_block else "allow_fp32_to_fp16"
 
 
 def _choice(value: Any, name: str, known: Sequence[str]) -> str:

@@ -129,11 +129,12 @@ def test_fractals_of_softmax_came_with_5_1() -> None:
 
 
 def test_versions() -> None:
-    assert [version_of(text) for text in ("5.0.2.alpha003", "CANN 5.1.RC1", "5.9", "9.0.1")] == [
+    assert [version_of(text) for text in ("5.0.2.alpha003", "CANN 5.1.RC1", "5.9", "7.0", "9.0.1")] == [
         "5.0",
         "5.1",
         "5.1",
         "6.0",
+        "8.0",
     ]
     for name, chips in VERSIONS.items():
         for generation, changes in chips.items():

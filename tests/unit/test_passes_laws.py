@@ -46,7 +46,7 @@ TYPES: dict[tuple[str, bool], tuple[tuple[DType, DType], tuple[DType, DType], tu
     ("force_fp16", False): ((HALF, HALF), (HALF, HALF), (HALF, HALF)),
     ("force_fp16", True): ((HALF, HALF), (HALF, HALF), (HALF, HALF)),
     ("allow_fp32_to_fp16", False): ((HALF, HALF), (SINGLE, SINGLE), (SINGLE, SINGLE)),
-    ("allow_fp32_to_fp16", True): ((SINGLE, SINGLE), (SINGLE, SINGLE), (SINGLE, SINGLE)),
+    ("allow_fp32_to_fp16", True): ((HALF, HALF), (SINGLE, SINGLE), (SINGLE, SINGLE)),
     ("must_keep_origin_dtype", False): ((SINGLE, SINGLE), (SINGLE, SINGLE), (SINGLE, SINGLE)),
     ("force_fp32", False): ((HALF, SINGLE), (SINGLE, SINGLE), (SINGLE, SINGLE)),
     ("cube_fp16in_fp32out", True): ((HALF, SINGLE), (SINGLE, SINGLE), (SINGLE, SINGLE)),

@@ -194,7 +194,7 @@ def test_element_types(golden: Golden, name: str, mode: str) -> None:
             : 2 if mode == "allow_fp32_to_fp16" else 1
         ]:
             after = copy_graph(variant.graph)
-            apply_precision(after, default_opset(), mode, cube_types=types)
+            apply_precision(after, default_opset(), mode, cube_types=types, cube_in_half=False)
             label = variant.label if len(types) == 1 else f"{variant.label}, with a Cube for float32"
             outcomes.append((label, check(variant, after)))
     golden(f"passes_near_misses/types_{name}_{mode}.txt", sorted_outcomes(outcomes))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ascendsim as asim
+from ascendsim.compiler.compiling import compile_until
+from ascendsim.compiler.options import CompileOptions
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph, Tensor
@@ -89,11 +92,12 @@ def test_cube_operators_take_halves_and_give_floats(mode: str) -> None:
 
 
 def test_allow_fp32_to_fp16_asks_what_the_cube_multiplies() -> None:
-    without, with_single = network(), network()
-    apply_precision(without, default_opset(), "allow_fp32_to_fp16")
-    apply_precision(
-        with_single, default_opset(), "allow_fp32_to_fp16", cube_types=frozenset({"float16", "float32"})
-    )
+    without, with_single, newest = network(), network(), network()
+    apply_precision(without, default_opset(), "allow_fp32_to_fp16", cube_in_half=False)
+    wide = frozenset({"float16", "float32"})
+    apply_precision(with_single, default_opset(), "allow_fp32_to_fp16", cube_types=wide, cube_in_half=False)
+    apply_precision(newest, default_opset(), "allow_fp32_to_fp16", cube_types=wide)
+    assert casts(newest) == casts(without)
     assert without.tensors["p"].dtype is HALF
     assert without.node("relu").required(0).dtype is SINGLE
     assert casts(without) == [("float32", "float16"), ("float16", "float32")]
@@ -172,3 +176,45 @@ def test_an_output_that_others_read_in_float32_is_cast_once() -> None:
     assert total.required(0) is shared
     readers = [node.op_type for node, _ in graph.node("matmul").output.uses]
     assert sorted(readers) == ["Cast", "Relu"]
+
+
+def products() -> Graph:
+    """One operator of the Cube each, with a vector operator behind it."""
+    b = asim.GraphBuilder("products")
+    image, rows = b.input("image", (1, 16, 6, 6)), b.input("rows", (32, 16))
+    filters, matrix = np.ones((16, 16, 3, 3), np.float32), np.ones((16, 16), np.float32)
+    for name, x, w in (
+        ("Conv", image, filters),
+        ("ConvTranspose", image, filters),
+        ("MatMul", rows, matrix),
+        ("Gemm", rows, matrix),
+    ):
+        b.output(b.op("Exp", b.op(name, x, w), name=f"{name}_behind"), name.lower())
+    return b.build()
+
+
+@pytest.mark.parametrize("chip", ["Ascend310", "Ascend310P3", "Ascend310B1", "Ascend910A", "Ascend910B3"])
+@pytest.mark.parametrize(
+    ("cann", "newer"),
+    [(None, True), ("9.0", True), ("8.0.RC1", True), ("7.0.0", False), ("6.0.1", False), ("5.1.RC2", False)],
+)
+def test_products_lose_float32_with_the_version_of_cann(chip: str, cann: str | None, newer: bool) -> None:
+    options = CompileOptions(chip, precision_mode="allow_fp32_to_fp16", fusion="off", cann=cann)
+    work = compile_until(products(), options, "types-and-formats")
+    wide = "float32" in work.settings.soc.cube.cycles_per_block and not newer
+    cube = [node for node in work.graph.nodes if work.opset.get(node).facts.precision.on_cube]
+    assert len(cube) == 4
+    for node in cube:
+        assert node.required(0).dtype is node.required(1).dtype is (SINGLE if wide else HALF), node.name
+    for name in ("Conv", "ConvTranspose", "MatMul", "Gemm"):
+        assert work.graph.node(f"{name}_behind").required(0).dtype is SINGLE
+
+
+def test_operators_that_are_kept_stay_in_float32_with_every_version() -> None:
+    options = CompileOptions(
+        "Ascend910B3", precision_mode="allow_fp32_to_fp16", keep_dtype=["OpType::MatMul"]
+    )
+    graph = compile_until(products(), options, "types-and-formats").graph
+    kept = [node for node in graph.nodes if node.op_type == "MatMul"]
+    assert kept
+    assert all(node.required(0).dtype is SINGLE for node in kept)

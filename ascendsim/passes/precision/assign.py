@@ -7,8 +7,8 @@ runtime converts them once. float64 and integers stay.
 
 Modes (ATC documentation of --precision_mode):
     force_fp16              everything in float16
-    allow_fp32_to_fp16      float32 where the chip's operator takes it, else float16 (Cube operators of chips
-                            without float32 mmad)
+    allow_fp32_to_fp16      Cube operators in float16, everything else in float32; before CANN 8.0 Cube
+                            operators too in float32 where the chip's Cube takes it
     must_keep_origin_dtype  nothing changes
     force_fp32, cube_fp16in_fp32out   Cube operators take float16 and give float32, everything else in float32
     allow_mix_precision     Cube and other insensitive operators in float16; sums, exponentials and
@@ -47,7 +47,9 @@ class ApplyPrecision:
         opset: Operators, which know the list that they are on (`opset.facts.Precision`).
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies (`SocSpec.cube.cycles_per_block`);
-            only allow_fp32_to_fp16 asks for them.
+            operators that stay in float32 ask for them.
+        cube_in_half: Whether allow_fp32_to_fp16 puts operators of a Cube that takes float32 into float16, as
+            CANN does since 8.0.
         output_types: Type asked for of each graph output (`passes.output_type`), None = the model's own.
         keep: Operators that stay in float32 whatever the mode; products that the Cube does not take in
             float32 are given out in it.
@@ -57,6 +59,7 @@ class ApplyPrecision:
     opset: OpSet
     mode: str = "force_fp16"
     cube_types: frozenset[str] = frozenset({"float16", "int8"})
+    cube_in_half: bool = True
     output_types: tuple[DType | None, ...] = ()
     keep: KeepList = field(default_factory=KeepList)
     mix: MixList = field(default_factory=MixList)
@@ -77,6 +80,7 @@ class ApplyPrecision:
             self.opset,
             self.mode,
             cube_types=self.cube_types,
+            cube_in_half=self.cube_in_half,
             output_types=self.output_types,
             keep=self.keep,
             mix=self.mix,
@@ -89,6 +93,7 @@ def apply_precision(
     mode: str = "force_fp16",
     *,
     cube_types: frozenset[str] = frozenset({"float16", "int8"}),
+    cube_in_half: bool = True,
     output_types: Sequence[DType | None] = (),
     keep: KeepList = NOTHING_KEPT,
     mix: MixList = NOTHING_MIXED,
@@ -100,6 +105,7 @@ def apply_precision(
         opset: Operators.
         mode: ATC's option.
         cube_types: Names of element types that the chip's Cube multiplies.
+        cube_in_half: See `ApplyPrecision`.
         output_types: Type asked for of each graph output; None or nothing = the model's own.
         keep: Operators that stay in float32.
         mix: Changes to the lists of allow_mix_precision.
@@ -113,7 +119,7 @@ def apply_precision(
         return opset.get(node).facts.precision.on_cube
 
     def keep_single(node: Node) -> tuple[DType | None, DType | None]:
-        if not on_cube(node) or "float32" in cube_types:
+        if not on_cube(node) or ("float32" in cube_types and not cube_in_half):
             return single, single
         # a product of halves gives float32 where the model has it so
         return half, single if node.required(0).origin_dtype is half else half
