@@ -11,7 +11,7 @@ import numpy as np
 
 from ascendsim.api.compiling import compile
 from ascendsim.api.running import simulate
-from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.naming import TaskNames
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.opset import OpSet
@@ -108,15 +108,16 @@ def times_of(graph: Graph, chip: Chip, opset: OpSet, names: Iterable[str]) -> Ti
     model = compile(graph, chip, operators=own)
     result = simulate(model)
     spans = {record.task: record.end - record.start for record in result.trace.tasks}
+    known = TaskNames(model.graph, model.program)
     return Times(
         result.duration_us,
-        {name: result.trace.us(sum(spans[number] for number in _tasks(model, name))) for name in names},
+        {name: result.trace.us(sum(spans[number] for number in _tasks(known, name))) for name in names},
     )
 
 
-def _tasks(model: CompiledModel, name: str) -> list[int]:
+def _tasks(known: TaskNames, name: str) -> list[int]:
     try:
-        return [task.id for task in model.tasks_of(name)]
+        return [task.id for task in known.tasks(name)]
     except GraphError:  # folded away
         return []
 

@@ -147,10 +147,16 @@ class Result:
         lack.
 
         Raises:
-            InputError: If the model has open shapes or control flow.
+            InputError: If the model has open shapes or control flow, or the run was over images.
         """
         from ascendsim.api.tile_values import coverage
 
+        if self.image_run is not None:
+            raise InputError(
+                "this result",
+                "has no coverage by tiles, it is over images",
+                remedy="use asim.simulate(model).tile_coverage()",
+            )
         return coverage(self.model, self.trace)
 
     def numerics_line(self) -> str:

@@ -13,6 +13,7 @@ from ascendsim.compiler.before import known_runs
 from ascendsim.compiler.dynamic import DynamicModel, with_shapes
 from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.naming import TaskNames
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
@@ -160,7 +161,8 @@ def _timed(
         wanted = instructions
     else:
         names = (instructions,) if isinstance(instructions, str) else tuple(instructions)
-        wanted = frozenset(task.id for name in names for task in model.tasks_of(name))
+        known = TaskNames(model.graph, model.program)
+        wanted = frozenset(task.id for name in names for task in known.tasks(name))
     trace = run_machine(
         model.program,
         model.soc,

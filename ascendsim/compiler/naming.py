@@ -2,10 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
+
 from ascendsim.core.errors import GraphError, suggest
 from ascendsim.graph.ir import Graph
 from ascendsim.graph.scopes import within
 from ascendsim.isa.program import Program, Task
+
+
+class TaskNames:
+    """The names of a program's tasks, to be asked for many of them.
+
+    Args:
+        graph: The compiled graph.
+        program: Its program.
+    """
+
+    def __init__(self, graph: Graph, program: Program) -> None:
+        self._tasks = program.tasks
+        self._known = {node.name: (node.name, *node.origin.get("source_names", ())) for node in graph.nodes}
+
+    @cached_property
+    def _of_node(self) -> dict[str, tuple[Task, ...]]:
+        return _by_name((task, task.nodes) for task in self._tasks)
+
+    @cached_property
+    def _names(self) -> tuple[tuple[Task, frozenset[str]], ...]:
+        """All names of each task: its own, its nodes', and those of the operators fused into these."""
+        return tuple(
+            (task, frozenset((task.name, *(each for node in task.nodes for each in self._known[node]))))
+            for task in self._tasks
+        )
+
+    @cached_property
+    def _of_name(self) -> dict[str, tuple[Task, ...]]:
+        return _by_name(self._names)
+
+    def tasks(self, name: str) -> tuple[Task, ...]:
+        """The tasks that a name stands for; see `tasks_named`."""
+        if name in self._known:
+            return self._of_node.get(name, ())
+        found = self._of_name.get(name, ())
+        if not found:
+            found = tuple(task for task, names in self._names if any(within(each, name) for each in names))
+        if not found:
+            raise GraphError(
+                f"node {name!r}",
+                "is not in the graph",
+                remedy=suggest(name, {*self._known, *self._of_name}),
+            )
+        return found
+
+
+def _by_name(tasks: Iterable[tuple[Task, Iterable[str]]]) -> dict[str, tuple[Task, ...]]:
+    found: dict[str, list[Task]] = {}
+    for task, names in tasks:
+        for name in dict.fromkeys(names):
+            found.setdefault(name, []).append(task)
+    return {name: tuple(tasks) for name, tasks in found.items()}
 
 
 def tasks_named(graph: Graph, program: Program, name: str) -> tuple[Task, ...]:
@@ -24,19 +79,4 @@ def tasks_named(graph: Graph, program: Program, name: str) -> tuple[Task, ...]:
     Raises:
         GraphError: If nothing has that name (suggests the nearest one).
     """
-    known = {node.name: (node.name, *node.origin.get("source_names", ())) for node in graph.nodes}
-    if name in known:
-        return tuple(task for task in program.tasks if name in task.nodes)
-    names = {
-        task.id: {task.name, *(each for node in task.nodes for each in known[node])} for task in program.tasks
-    }
-    found = tuple(task for task in program.tasks if name in names[task.id])
-    if not found:
-        found = tuple(task for task in program.tasks if any(within(each, name) for each in names[task.id]))
-    if not found:
-        raise GraphError(
-            f"node {name!r}",
-            "is not in the graph",
-            remedy=suggest(name, {*known, *(each for task in names.values() for each in task)}),
-        )
-    return found
+    return TaskNames(graph, program).tasks(name)

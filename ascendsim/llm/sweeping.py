@@ -82,12 +82,10 @@ class Sweep:
         from ascendsim.plot.series import plot_series
 
         batches = sorted({point.batch for point in self.points})
-        series = {
-            f"context {context:,}": [
-                (point.step_us or float("nan")) / 1000 for point in self.points if point.context == context
-            ]
-            for context in sorted({point.context for point in self.points})
-        }
+        by_context: dict[int, list[float]] = {}
+        for point in self.points:
+            by_context.setdefault(point.context, []).append((point.step_us or float("nan")) / 1000)
+        series = {f"context {context:,}": by_context[context] for context in sorted(by_context)}
         return plot_series(
             batches, series, self._title(), "batch (sequences)", "time per output token (ms)", ax
         )

@@ -66,17 +66,20 @@ class ParetoDisplay(Picture):
                 zorder=2,
                 label="no other beats these",
             )
-        for number, group in enumerate(dict.fromkeys(self.groups)):
-            for best in (True, False):
-                chosen = [i for i, own in enumerate(self.groups) if own == group and self.best[i] == best]
+        places: dict[str, tuple[list[int], list[int]]] = {}
+        for place, (group, best) in enumerate(zip(self.groups, self.best, strict=True)):
+            places.setdefault(group, ([], []))[not best].append(place)
+        for number, group in enumerate(places):
+            for best, chosen in zip((True, False), places[group], strict=True):
                 style: dict[str, Any] = {"s": 34, "zorder": 3, "lw": 1.1, **_style(number)}
                 if not best:
                     style |= {"facecolors": "white", "edgecolors": style.pop("color")}
                 ax.scatter([self.x[i] for i in chosen], [self.y[i] for i in chosen], **style)
             ax.scatter([], [], s=34, label=group, **_style(number))
+        rightmost = max(self.x, default=0.0)
         for x, y, best, note in zip(self.x, self.y, self.best, self.notes, strict=True):
             if best and note:
-                last = x == max(self.x)  # to its right there is the legend
+                last = x == rightmost  # to its right there is the legend
                 style = {"ha": "right" if last else "left", "fontsize": 7.5, "color": INK}
                 ax.annotate(note, (x, y), (-5 if last else 5, -11), textcoords="offset points", **style)
         _scales(ax, self.x, self.y)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ascendsim.core.table import Row, Table
 from ascendsim.images.pictures import Picture
 from ascendsim.profiling.view import ProfiledRun
+from ascendsim.trace.records import TaskRecord
 
 COLUMNS = (
     "Image",
@@ -39,9 +41,9 @@ def image_times(run: ProfiledRun, pictures: Sequence[Picture]) -> Table:
     batches = run.program.info.runs
     tasks = len(others) // batches
     # ids of the network's tasks go by its executions (`images.program`)
-    spans = [
-        [view.record for view in others if view.id // max(tasks, 1) == number] for number in range(batches)
-    ]
+    spans: defaultdict[int, list[TaskRecord]] = defaultdict(list)
+    for view in others:
+        spans[view.id // max(tasks, 1)].append(view.record)
     rows: list[Row] = []
     for number, picture in enumerate(pictures):
         batch = number * batches // len(pictures)

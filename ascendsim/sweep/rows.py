@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,24 +93,29 @@ class Sweep:
         return table
 
     def _axes(self) -> list[str]:
-        return [column_of(name) for name in self._axis_names()]
+        return [column_of(name) for name in self._axis_names]
 
-    def _axis_names(self) -> list[str]:
-        """Axes that differ from row to row, and those that were named."""
+    @cached_property
+    def _axis_names(self) -> tuple[str, ...]:
+        """Axes that differ from row to row, and those that were named: found once, every row asks."""
         seen: dict[str, set[str]] = {}
+        holders: Counter[str] = Counter()
         for row in self.rows:
             for name, value in flat(row.point).items():
                 seen.setdefault(name, set()).add(repr(value))
-        several = {
-            name
-            for name, values in seen.items()
-            if len(values) > 1 or any(name not in flat(row.point) for row in self.rows)
-        }
+                holders[name] += 1
+        several = {name for name, values in seen.items() if len(values) > 1 or holders[name] < len(self.rows)}
         models = ["model"] if "model" in several else []
-        return [*models, *dict.fromkeys(("soc", *self.named, *sorted(several - {"model"})))]
+        return tuple([*models, *dict.fromkeys(("soc", *self.named, *sorted(several - {"model"})))])
+
+    @cached_property
+    def _differing(self) -> tuple[str, ...]:
+        """The axes that have several values."""
+        cells = {name: {repr(cell_of(name, row.point)) for row in self.rows} for name in self._axis_names}
+        return tuple(name for name, values in cells.items() if len(values) > 1)
 
     def _place(self, row: SweepRow) -> tuple[Cell, ...]:
-        return tuple(cell_of(name, row.point) for name in self._axis_names())
+        return tuple(cell_of(name, row.point) for name in self._axis_names)
 
     @checked()
     def best(self, column: str) -> dict[str, Cell]:
@@ -180,12 +187,8 @@ class Sweep:
     def name_of(self, row: int) -> str:
         """A row in words: its axes that differ from others'."""
         point = self.rows[row].point
-        names = [
-            name
-            for name in self._axis_names()
-            if len({repr(cell_of(name, each.point)) for each in self.rows}) > 1
-        ]
-        return ", ".join(f"{column_of(name)} {cell_of(name, point)}" for name in names) or point["soc"]
+        told = (f"{column_of(name)} {cell_of(name, point)}" for name in self._differing)
+        return ", ".join(told) or str(point["soc"])
 
     @checked()
     def plot_pareto(
@@ -204,7 +207,7 @@ class Sweep:
 
         table = self._done()
         _check_numbers(table, x, y)
-        groups, *rest = map(column_of, self._axis_names())
+        groups, *rest = map(column_of, self._axis_names)
         others = [name for name in rest if len(set(table.column(name))) > 1 and name not in (x, y)]
         best = set(self.pareto(x, y).column(ROW)) if x != y else set()
         larger = x in self.larger

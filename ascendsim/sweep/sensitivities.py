@@ -116,10 +116,11 @@ class Sensitivity:
             for name in which:
                 if name not in names:
                     raise InputError(f"argument which: {name!r}", "was not moved", remedy="see table()")
+        wanted = frozenset([which] if isinstance(which, str) else which)
         chosen = [
             probe
             for probe in self.probes
-            if which == "all" or (probe.figure.assumed if which == ASSUMED else probe.figure.name in which)
+            if which == "all" or (probe.figure.assumed if which == ASSUMED else probe.figure.name in wanted)
         ]
         base = self.duration_us
         times = [

@@ -124,7 +124,8 @@ def _rows_space(
         named.update(dict.fromkeys(own))
     texts = [json.dumps(point, sort_keys=True) for point in points]
     if len(set(texts)) < len(texts):
-        number = next(number for number, text in enumerate(texts) if text in texts[:number])
+        places = {text: place for place, text in reversed([*enumerate(texts)])}  # the first of each
+        number = next(number for number, text in enumerate(texts) if places[text] < number)
         raise InputError(f"point {number}", "is there twice", repr(dict(rows[number]))[:100])
     return Space(tuple(points), tuple(named))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,20 +30,20 @@ def step_times(timeline: Timeline) -> Table:
     """One row a step: its time, that of its graphs by kind, time in which the device had nothing to do, time
     in which the host worked (beside the device, for the most part).
     """
+    device: Counter[tuple[int, str]] = Counter()  # ns by step and kind
+    for graph in timeline.graphs:
+        device[graph.step, graph.run.kind] += graph.end - graph.start
+    host: Counter[int] = Counter()
+    for span in timeline.host:
+        if span.kind != "wait":
+            host[span.step] += span.end - span.start
+    breaks = Counter(one.step for one in timeline.breaks)
     rows: list[Row] = []
     for place, step in enumerate(timeline.steps):
-        by_kind = dict.fromkeys(KINDS, 0)
-        for graph in timeline.graphs:
-            if graph.step == place:
-                by_kind[graph.run.kind] += graph.end - graph.start
+        by_kind = [device[place, kind] for kind in KINDS]
         whole = step.end - step.start
-        free = whole - sum(by_kind.values())
-        host = sum(
-            span.end - span.start for span in timeline.host if span.step == place and span.kind != "wait"
-        )
-        breaks = sum(one.step == place for one in timeline.breaks)
-        times = (whole, *by_kind.values(), free, host)
-        rows.append((step.number, *(ns / 1000 for ns in times), breaks))
+        times = (whole, *by_kind, whole - sum(by_kind), host[place])
+        rows.append((step.number, *(ns / 1000 for ns in times), breaks[place]))
     return Table("step_times", _STEP_COLUMNS, tuple(rows))
 
 
