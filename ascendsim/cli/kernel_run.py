@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
 from ascendsim.cli.kernel_files import cases_of, made
+from ascendsim.cli.model_options import print_warnings
 from ascendsim.core.errors import AscendSimError, InputError
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ascendsim.soc import load
+    from ascendsim.soc import load, name_warning
 
     chip = load(args.soc)
+    print_warnings(filter(None, [name_warning(chip)]))
     with cases_of(args.file) as found:
         if args.timeline and len(found) > 1:
             raise InputError(

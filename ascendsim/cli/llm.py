@@ -6,13 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.model_options import check_folder, positive
+from ascendsim.cli.common import add_set_option, parse_settings
+from ascendsim.cli.model_options import check_folder, positive, print_warnings
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
 
 if TYPE_CHECKING:
     from ascendsim.llm.language_model import LanguageModel
     from ascendsim.llm.requests import Workload
+    from ascendsim.soc import SocSpec
 
 NAME = "llm"
 HELP = "say what a token of a language model costs, from its config file alone"
@@ -26,8 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--soc_version", default="Ascend910B3", metavar="CHIP", help="chip (default: Ascend910B3)"
     )
-    text = "bf16, fp16, w8a8 (int8 products) or w4a16 (int4 weights) (default: bf16)"
-    parser.add_argument("--dtype", default="bf16", metavar="FORMAT", help=text)
+    add_set_option(parser)
+    text = "bf16, fp16, w8a8 (int8 products) or w4a16 (int4 weights) (default: bf16, or else fp16)"
+    parser.add_argument("--dtype", metavar="FORMAT", help=text)
     text = "cards that share each layer; of packages with two dies, dies (default: 1)"
     parser.add_argument("--cards", type=positive, default=1, metavar="N", help=text)
     parser.add_argument(
@@ -56,11 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.llm.language_model import model
+    from ascendsim.llm.types import usual_format
+    from ascendsim.soc import load, name_warning
 
     check_folder(args.output)
     _check_purpose(args)
+    soc = load(args.soc_version, parse_settings(args.set))
+    print_warnings(filter(None, [name_warning(soc)]))
+    args.dtype = args.dtype or usual_format(soc)
     made = model(args.model, args.dtype, args.cards, expert_parallel=args.expert_parallel)
-    return _serve(args, made) if args.serve is not None else _sweep(args, made)
+    return _serve(args, made, soc) if args.serve is not None else _sweep(args, made, soc)
 
 
 def _check_purpose(args: argparse.Namespace) -> None:
@@ -72,7 +80,7 @@ def _check_purpose(args: argparse.Namespace) -> None:
             raise InputError(f"option --{name}", rule, remedy="leave it out" if serves else "add --serve")
 
 
-def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
+def _sweep(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.core.progress import shown_progress
     from ascendsim.llm.sweeping import sweep
@@ -82,13 +90,13 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     for length in prompts:  # before anything takes time
         model.check_tokens(batches[0], length, length)
     with shown_progress("simulating") as show:
-        found = sweep(model, args.soc_version, batches, contexts, args.mode, progress=show)
+        found = sweep(model, soc, batches, contexts, args.mode, progress=show)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.mode}")
     if found.note:
         print(found.note)
     print_formatted(found.table())
     for length in prompts:
-        result = model.prefill(args.soc_version, batches[0], length, args.mode)
+        result = model.prefill(soc, batches[0], length, args.mode)
         print(f"prefill of {batches[0]} x {length} tokens: {result.duration_us / 1000:,.2f} ms")
     memory = found.memory
     print(
@@ -109,7 +117,7 @@ def _sweep(args: argparse.Namespace, model: LanguageModel) -> int:
     return 0
 
 
-def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
+def _serve(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.core.progress import shown_progress
     from ascendsim.llm.server import serve
@@ -117,7 +125,7 @@ def _serve(args: argparse.Namespace, model: LanguageModel) -> int:
     requests = _requests(args.serve)
     given = {name: value for name in _OF_SERVERS if (value := getattr(args, name)) is not None}
     with shown_progress("serving", "requests") as show:
-        found = serve(model, requests, args.soc_version, mode=args.mode, progress=show, **given)
+        found = serve(model, requests, soc, mode=args.mode, progress=show, **given)
     print(f"{model.name}, {args.dtype}, {args.cards} x {found.soc}, {args.policy or 'continuous'} batching")
     if found.note:
         print(found.note)

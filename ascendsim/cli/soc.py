@@ -39,6 +39,12 @@ def _list() -> None:
     print_table(table.columns, rows)
     aliases = ", ".join(f"{alias} = {name}" for alias, name in soc.ALIASES.items())
     print(f"also: {aliases}")
+    print("boards (--set dram.size=48GiB for another memory than the chip's file has, see soc show):")
+    rows = [
+        (board.name, board.chip, board.chips, " or ".join(map(str, board.memory_gib)))
+        for board in soc.boards()
+    ]
+    print_table(("board", "chip", "chips", "GiB a chip"), rows)
 
 
 def _text(cell: Cell) -> str:

@@ -8,6 +8,7 @@ from ascendsim.core.table import Table
 from ascendsim.core.units import GIB
 from ascendsim.isa.program import Program
 from ascendsim.soc import SocSpec
+from ascendsim.soc.boards import memory_that_holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,12 @@ class Capacity:
         if self.fits or self.available is None:
             return None
         batch = self.largest_batch
-        none = "not even one sample fits: cut the model or take another chip"
+        needed = self.weights + self.activations
+        memory = memory_that_holds(self.soc, needed + self.reserved)
+        none = f"not even one sample fits: cut the model, or set {memory}"
         helps = f"about batch {batch} would fit" if batch else none
         return (
-            f"the model needs {(self.weights + self.activations) / GIB:,.1f} GiB "
+            f"the model needs {needed / GIB:,.1f} GiB "
             f"({self.weights / GIB:,.1f} weights, {self.activations / GIB:,.1f} activations at batch "
             f"{self.batch}), {self.soc} has {self.available / GIB:,.1f} for models; {helps}"
         )

@@ -143,6 +143,9 @@ class Settings:
             buffer_optimize=options.buffer_optimize,
             asked=asked,
         )
+        if not isinstance(options.soc, SocSpec) and (text := chips.name_warning(soc)):
+            switches = replace(fusion.switches, warnings=(text, *fusion.switches.warnings))
+            fusion = replace(fusion, switches=switches)
         dump = None if options.save_graphs is None else graph_saver(options.save_graphs)
         return cls(
             options,

@@ -33,7 +33,8 @@ from ascendsim.llm.sharding import Shard
 from ascendsim.llm.structure import Architecture
 from ascendsim.llm.types import FORMATS, GROUP, NumberFormat, format_named, on_chip
 from ascendsim.llm.weights import Checkpoint, RandomWeights, Weights
-from ascendsim.soc import SocSpec
+from ascendsim.soc import SocSpec, name_warning
+from ascendsim.soc.boards import memory_that_holds
 from ascendsim.soc.links import extrapolated
 from ascendsim.soc.loading import load as load_soc
 
@@ -189,7 +190,8 @@ class LanguageModel:
         """What the model needs of a card's memory.
 
         Raises:
-            InputError: If the chip lacks the number format or the cards their links.
+            InputError: If the chip lacks the number format or the cards their links, or its file says nothing
+                of its memory.
         """
         chip, model = _chip(soc), self.architecture
         kept = [
@@ -205,7 +207,7 @@ class LanguageModel:
         )
         rows = min(_CHUNK, model.positions)
         widest = max(self.shard.inner * 2, model.hidden, self.shard.heads * model.head)
-        return Memory(
+        memory = Memory(
             self.name,
             chip.name,
             (chip.dram.size or 0) - (chip.dram.reserved or 0),
@@ -215,6 +217,11 @@ class LanguageModel:
             model.window,
             rows * (widest + 3 * model.hidden) * self.form.flow.itemsize,
         )
+        if chip.dram.size is None:
+            needed = memory.needed(1, min(_CONTEXT, model.positions)) + (chip.dram.reserved or 0)
+            remedy = f"set {memory_that_holds(chip.name, needed)} or more"
+            raise InputError(f"chip {chip.name}", "has no figure of its memory", remedy=remedy)
+        return memory
 
     def note(self, soc: Chip) -> str:
         """What is to be known of times on a chip: whether those of collectives are extrapolated."""
@@ -224,7 +231,9 @@ class LanguageModel:
     def _run(self, soc: Chip, tokens: Tokens, mode: Mode) -> Result:
         self.check_tokens(tokens.batch, tokens.queries, tokens.context)
         self._check_memory(soc, tokens)
-        warn(self.note(soc), stacklevel=6)  # behind the decorators of this and of what the caller called
+        # behind the decorators of this and of what the caller called
+        warn(self.note(soc), stacklevel=6)
+        warn(called_otherwise(soc), stacklevel=6)
         return simulate(self.compiled(soc, tokens.batch, tokens.queries, tokens.context, mode))
 
     @checked()
@@ -259,9 +268,11 @@ class LanguageModel:
         rule = f"must fit into the {memory.capacity / 2**30:.1f} GiB of {memory.soc}"
         remedy = f"at most {most} sequences of {tokens.context} tokens do"
         if not most:
-            others = self._that_fit(soc, tokens)
-            remedy = f"its weights take {memory.weights / 2**30:.1f} GiB: "
-            remedy += f"{' or '.join(others)} would do" if others else "choose more cards or fewer bits"
+            chip = _chip(soc)
+            size = memory.needed(tokens.batch, tokens.context) + (chip.dram.reserved or 0)
+            others = [*self._that_fit(chip, tokens), f"set {memory_that_holds(chip.name, size)}"]
+            listed = " or ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+            remedy = f"its weights take {memory.weights / 2**30:.1f} GiB: {listed} would do"
         raise InputError(f"{self.name} ({self.form.name}, cards={self.cards})", rule, actual, remedy)
 
     def _that_fit(self, soc: Chip, tokens: Tokens) -> list[str]:
@@ -337,6 +348,11 @@ def warn(text: str, stacklevel: int = 4) -> None:
     """Tells a caller behind `@checked` something about times, if there is something."""
     if text:
         warnings.warn(text, OptionWarning, stacklevel=stacklevel)
+
+
+def called_otherwise(soc: Chip) -> str:
+    """What is to be said of a chip's name that most people use for another one; "" if there is nothing."""
+    return "" if isinstance(soc, SocSpec) else name_warning(_chip(soc))
 
 
 def _chip(soc: Chip) -> SocSpec:

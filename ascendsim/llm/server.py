@@ -19,7 +19,7 @@ import simpy
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
-from ascendsim.llm.language_model import Chip, LanguageModel, Mode, warn
+from ascendsim.llm.language_model import Chip, LanguageModel, Mode, called_otherwise, warn
 from ascendsim.llm.layers import BLOCK
 from ascendsim.llm.requests import Request, Workload, workload
 from ascendsim.llm.serving import Serving, Steps
@@ -95,6 +95,7 @@ def serve(
         progress=progress,
     )
     warn(model.note(soc))
+    warn(called_otherwise(soc))
     engine.run(concurrency)
     return engine.result(model, memory.soc, model.note(soc))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, OptionWarning
 from ascendsim.core.table import Row, Table
-from ascendsim.llm.language_model import Chip, LanguageModel, Mode, warn
+from ascendsim.llm.language_model import Chip, LanguageModel, Mode, called_otherwise, warn
 from ascendsim.llm.memory import GIB, Memory
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def sweep(
     for batch, context in wanted:
         model.check_tokens(batch, 1, context)
     warn(model.note(soc))
+    warn(called_otherwise(soc))
     memory, points = model.memory(soc), []
     for number, (batch, context) in enumerate(wanted, 1):
         if not memory.fits(batch, context):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
-from ascendsim.soc import SocSpec
+from ascendsim.soc import SocSpec, name_warning
 
 GROUP = 128  # int4 weights of a column that share a scale: what AWQ and GPTQ files have
 
@@ -51,6 +51,13 @@ def format_named(name: str) -> NumberFormat:
     return FORMATS[name]
 
 
+def usual_format(soc: SocSpec) -> str:
+    """The format in which stacks load a model on a chip unless they are told another: bf16, fp16 where there
+    is no bfloat16.
+    """
+    return "bf16" if DType.BFLOAT16.value in soc.cube.k0 else "fp16"
+
+
 def on_chip(form: NumberFormat, soc: SocSpec) -> NumberFormat:
     """The format as a chip can have it: quantised models flow in float16 where there is no bfloat16.
 
@@ -60,7 +67,8 @@ def on_chip(form: NumberFormat, soc: SocSpec) -> NumberFormat:
     if form.flow is not DType.BFLOAT16 or DType.BFLOAT16.value in soc.cube.k0:
         return form
     if form.name == "bf16":
-        raise InputError(
-            f"chip {soc.name}", "has no bfloat16", remedy="choose dtype 'fp16', 'w8a8' or 'w4a16'"
-        )
+        remedy = "choose dtype 'fp16', 'w8a8' or 'w4a16'"
+        if other := name_warning(soc):
+            remedy += f", or another chip: {other}"
+        raise InputError(f"chip {soc.name}", "has no bfloat16", remedy=remedy)
     return NumberFormat(form.name, DType.FLOAT16, form.weight_bits, form.quantised)

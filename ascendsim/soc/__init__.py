@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ascendsim.soc.boards import Board, boards
 from ascendsim.soc.building import ONE_CLOCK, checked_override
-from ascendsim.soc.loading import ALIASES, load, names, require_runnable
+from ascendsim.soc.loading import ALIASES, load, name_warning, names, require_runnable
 from ascendsim.soc.spec import (
     AiCpuSpec,
     BufferSpec,
@@ -26,6 +27,7 @@ __all__ = [
     "ALIASES",
     "ONE_CLOCK",
     "AiCpuSpec",
+    "Board",
     "BufferSpec",
     "CtrlCpuSpec",
     "CubeSpec",
@@ -40,9 +42,11 @@ __all__ = [
     "SocSpec",
     "SpecRow",
     "VectorSpec",
+    "boards",
     "checked_override",
     "figures_by_key",
     "load",
+    "name_warning",
     "names",
     "require_runnable",
     "spec_table",

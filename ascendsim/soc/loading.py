@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 from ascendsim.core import plugins
-from ascendsim.core.errors import InputError, SocError, suggest
+from ascendsim.core.errors import InputError, SocError
 from ascendsim.soc.building import build_spec
 from ascendsim.soc.figures import DATA, ChipFile, read_chip_file
+from ascendsim.soc.naming import misunderstood, remedy
 from ascendsim.soc.spec import SocSpec
 
 # Family names that tools accept where a chip is meant. "Ascend910B" is none: it is a chip of the first
@@ -86,19 +87,24 @@ def require_runnable(spec: SocSpec) -> None:
         raise SocError(f"chip {spec.name}", f"can be shown but not run, it lacks {listed}", remedy=remedy)
 
 
+def name_warning(spec: SocSpec) -> str:
+    """What is to be said of a chip whose name people use for another one; "" if there is nothing."""
+    return misunderstood(spec, _built_in_names())
+
+
 def _path_of(name_or_path: str | PathLike[str]) -> Path:
     text = str(name_or_path)
     if text.endswith(".toml"):
         return Path(text)
     name = ALIASES.get(text, text)
     if name not in names():
-        remedy = suggest(text, (*names(), *ALIASES)) + " (a file of your own ends in .toml)"
-        raise SocError(f"chip {text!r}", "is unknown", remedy=remedy)
+        what = remedy(text, (*names(), *ALIASES)) + " (a file of your own ends in .toml)"
+        raise SocError(f"chip {text!r}", "is unknown", remedy=what)
     return plugin_chips().get(name, DATA / f"{name}.toml")
 
 
 def _built_in_names() -> tuple[str, ...]:
-    return tuple(path.stem for path in DATA.glob("*.toml"))
+    return tuple(sorted(path.stem for path in DATA.glob("*.toml")))
 
 
 def _checked_plugin(value: object) -> dict[str, Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from os import PathLike
@@ -10,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ascendsim.api.compiling import compile
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import InputError, OptionWarning, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.frontends.torch.whole_calls import ATTENTION, is_flash
 from ascendsim.ops import opset_with
-from ascendsim.soc import SocSpec, load
+from ascendsim.soc import SocSpec, load, name_warning
 from ascendsim.torch.running import VALUES, Simulated, clear_runs
 
 FALLBACKS = ("error", "host")
@@ -66,6 +67,8 @@ def compiled(
         if name not in _KNOWN:
             raise InputError(f"option {name}", "does not exist", remedy=suggest(name, _KNOWN))
     given.setdefault("precision_mode", precision_of(given["soc"]))
+    if not isinstance(given["soc"], SocSpec) and (text := name_warning(load(given["soc"]))):
+        warnings.warn(text, OptionWarning, stacklevel=2)
     return compile_for(
         module,
         example_inputs,

@@ -35,7 +35,9 @@ def test_the_largest_batch_leaves_room_for_weights() -> None:
     assert capacity(3 * GIB, GIB, 1).largest_batch == 4
     assert capacity(3 * GIB, 8 * GIB, 8).largest_batch == 4
     assert capacity(7 * GIB, 1, 1).largest_batch == 0
-    assert "not even one sample fits" in str(capacity(7 * GIB, 1, 1).complaint())
+    assert "not even one sample fits: cut the model, or set dram.size=9GiB" in str(
+        capacity(7 * GIB, 1, 1).complaint()
+    )
 
 
 def test_a_chip_of_unknown_size_refuses_nothing() -> None:

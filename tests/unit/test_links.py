@@ -54,7 +54,8 @@ def test_bad_groups() -> None:
     with pytest.raises(InputError, match="must be from 1 to 16, not 17"):
         collective_us("Ascend910B", "HcomAllReduce", 17, 1)
     with pytest.raises(
-        InputError, match="has no figures of its links; choose one of Ascend910B, Ascend910_93"
+        InputError,
+        match="has no figures of its links; choose one of Ascend310P, Ascend910, Ascend910B, Ascend910_93",
     ):
         collective_us("Ascend310", "HcomAllReduce", 2, 1)
 

@@ -150,9 +150,11 @@ def test_steps_that_do_not_fit() -> None:
     with pytest.raises(InputError, match="has no bfloat16.*fp16"):
         model.step("Ascend310P3")
     with pytest.raises(InputError, match="has no figures of its links"):
-        asim.llm.model(TINY, "fp16", cards=2).step("Ascend310P3")
+        asim.llm.model(TINY, "fp16", cards=2).step("Ascend310")
     large = asim.llm.model("qwen3-32b")
-    with pytest.raises(InputError, match="its weights take 61.0 GiB: cards=2 or dtype='w8a8' would do"):
+    with pytest.raises(
+        InputError, match="its weights take 61.0 GiB: cards=2, dtype='w8a8' or set dram.size=6.GiB would do"
+    ):
         large.step(CHIP)
     with pytest.raises(InputError, match="at most 40 sequences of 8192 tokens do"):
         asim.llm.model("qwen3-8b").step(CHIP, batch=64, context=8192)

@@ -20,7 +20,7 @@ KIB, MIB = 1024, 1 << 20
 
 
 def test_all_chips_are_there() -> None:
-    assert len(CHIPS) == 25
+    assert len(CHIPS) == 32
     assert {"Ascend310", "Ascend310P3", "Ascend310B1", "Ascend910A", "Ascend910B1", "Ascend910_9391"} <= set(
         CHIPS
     )
@@ -32,6 +32,12 @@ def test_all_chips_are_there() -> None:
         ("Ascend310", 2, 680, 11.14, 248 * KIB, MIB, 8 * MIB),
         ("Ascend310P3", 8, 1060, 69.47, 256 * KIB, MIB, 16 * MIB),
         ("Ascend310B1", 1, 1224, 10.03, 248 * KIB, MIB, 4 * MIB),
+        ("Ascend310B2", 1, 1224, 10.03, 248 * KIB, MIB, 4 * MIB),
+        ("Ascend310B4", 1, 500, 4.10, 248 * KIB, MIB, 4 * MIB),
+        ("Ascend310P5", 8, 800, 52.43, 256 * KIB, MIB, 16 * MIB),
+        ("Ascend310P7", 8, 550, 36.04, 256 * KIB, MIB, 16 * MIB),
+        ("Ascend910_9382", 24, 1800, 353.89, 192 * KIB, 512 * KIB, 192 * MIB),
+        ("Ascend910_9392", 24, 1850, 363.72, 192 * KIB, 512 * KIB, 192 * MIB),
         ("Ascend910A", 32, 1000, 262.14, 256 * KIB, MIB, 32 * MIB),
         ("Ascend910B", 30, 900, 221.18, 256 * KIB, MIB, 32 * MIB),
         ("Ascend910B1", 24, 1850, 363.72, 192 * KIB, 512 * KIB, 192 * MIB),
