@@ -40,11 +40,11 @@ def _list() -> None:
     aliases = ", ".join(f"{alias} = {name}" for alias, name in soc.ALIASES.items())
     print(f"also: {aliases}")
     print("boards (--set dram.size=48GiB for another memory than the chip's file has, see soc show):")
-    rows = [
+    owned = [
         (board.name, board.chip, board.chips, " or ".join(map(str, board.memory_gib)))
         for board in soc.boards()
     ]
-    print_table(("board", "chip", "chips", "GiB a chip"), rows)
+    print_table(("board", "chip", "chips", "GiB a chip"), owned)
 
 
 def _text(cell: Cell) -> str:
