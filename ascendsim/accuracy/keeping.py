@@ -122,7 +122,7 @@ class Keep:
         """Writes the file for `--keep_dtype`.
 
         Raises:
-            OSError: If it cannot be written.
+            InputError: If it cannot be written.
         """
         write_keep(path, self.names)
         return Path(path)
@@ -132,7 +132,7 @@ class Keep:
         """Writes the file for `--modify_mixlist`, which goes with --precision_mode allow_mix_precision.
 
         Raises:
-            OSError: If it cannot be written.
+            InputError: If it cannot be written.
         """
         write_mix(path, self.types)
         return Path(path)

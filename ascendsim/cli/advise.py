@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import print_table, whole_file
+from ascendsim.cli.common import print_table
 from ascendsim.cli.dynamic_options import add_choice_options, choices
 from ascendsim.cli.model_options import (
     add_chip_options,
@@ -19,6 +19,7 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.run import print_formatted
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from ascendsim.advise import Advice
@@ -61,11 +62,10 @@ def run(args: argparse.Namespace) -> int:
     _print(advice, args.all)
     if args.output is None:
         return 0
-    folder = Path(args.output)
+    folder = make_folder(args.output)
     tables = (advice.table(), advice.operators, advice.declined_table(), advice.statistic, advice.metrics)
     for table in tables:
-        with whole_file(folder / f"{table.name}.csv") as temporary:
-            table.to_csv(temporary)
+        table.to_csv(folder / f"{table.name}.csv")
         print(f"wrote {folder / table.name}.csv")
     if args.apply:
         names = () if args.apply == ["exact"] else args.apply
@@ -128,12 +128,8 @@ def _write(graph: Graph, folder: Path) -> None:
     from ascendsim.graph.text import to_text
 
     stem = f"{graph.name.replace('/', '_') or 'graph'}_changed"
-    with whole_file(folder / f"{stem}.txt") as temporary:
-        temporary.write_text(to_text(graph), encoding="utf-8")
-    print(f"wrote {folder / stem}.txt")
+    print(f"wrote {write_whole(folder / f'{stem}.txt', to_text(graph).encode())}")
     if not all(tensor.constant is not None and tensor.constant.available for tensor in graph.constants):
         print(f"no .onnx: {without_values(graph)}")
         return
-    with whole_file(folder / f"{stem}.onnx") as temporary:
-        temporary.write_bytes(export_onnx(graph))
-    print(f"wrote {folder / stem}.onnx")
+    print(f"wrote {write_whole(folder / f'{stem}.onnx', export_onnx(graph))}")

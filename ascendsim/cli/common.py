@@ -1,16 +1,10 @@
-"""What several sub-commands need: tables, output files that are whole or absent, and ATC's way to write
-options.
-"""
+"""What several sub-commands need: tables, and ATC's way to write options."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from ascendsim.core.errors import InputError
 from ascendsim.core.text_table import is_numeric, plain_table
@@ -39,26 +33,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: s
         _print_rich(columns, cells, right, title)
     else:
         sys.stdout.write(plain_table(columns, cells, right, title))
-
-
-@contextmanager
-def whole_file(path: Path | str) -> Iterator[Path]:
-    """Gives a temporary path to write to; the file appears under its own name only if the block ends well.
-
-    The folder is made if need be. On an error nothing is left behind and an older file of that name stays as
-    it was.
-    """
-    final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{final.stem}-", suffix=final.suffix, dir=final.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(final)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
@@ -189,9 +163,3 @@ def _rooms(
         rooms[index] = min(whole[index], max(_LEAST_NAME, left // (len(names) - done)))
         left -= rooms[index]
     return rooms
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

@@ -25,6 +25,7 @@ from ascendsim.cli.model_options import (
 from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
 from ascendsim.cli.variants import Variant, add_variant_options, batches, parts, variants_of
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 
 if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison
@@ -167,8 +168,7 @@ def _ablate(args: argparse.Namespace) -> None:
     table = found.table()
     print_table(table.columns, _cells(table))
     if args.output is not None:
-        target = Path(args.output)
-        target.mkdir(parents=True, exist_ok=True)
+        target = make_folder(args.output)
         table.to_csv(target / "ablation.csv")
         print(f"wrote {target / 'ablation.csv'}")
 
@@ -189,8 +189,7 @@ def _build_up(args: argparse.Namespace) -> None:
     print(f"{found.network} on {found.soc}: what each technique of the graph engine adds")
     print_table(table.columns, _cells(table))
     if args.output is not None:
-        target = Path(args.output)
-        target.mkdir(parents=True, exist_ok=True)
+        target = make_folder(args.output)
         table.to_csv(target / "build_up.csv")
         print(f"wrote {target / 'build_up.csv'}")
         print(f"wrote {found.plot().save(target / 'build_up.png')}")

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import whole_file
 from ascendsim.cli.model_options import (
     ENGINE,
     add_compile_options,
@@ -17,6 +16,7 @@ from ascendsim.cli.model_options import (
 from ascendsim.cli.own import own_operators
 from ascendsim.cli.run import print_formatted
 from ascendsim.compiler.options import OO_LEVELS
+from ascendsim.core.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from ascendsim.graph.ir import Graph
@@ -87,6 +87,5 @@ def _save(graph: Graph, path: Path) -> None:
     from ascendsim.frontends.onnx.export import export_onnx
 
     content = export_onnx(graph)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
-    print(f"wrote {path}")
+    make_folder(path.parent)
+    print(f"wrote {write_whole(path, content)}")

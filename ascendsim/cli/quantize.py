@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.common import print_table, whole_file
+from ascendsim.cli.common import print_table
 from ascendsim.cli.image_options import add_scaling_options
 from ascendsim.cli.model_options import add_model_options, check_folder, load_graph
 from ascendsim.cli.own import own_operators
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 from ascendsim.core.table import Table, cell_text
 from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD, image_batches
 from ascendsim.quantisation.thresholds import METHODS, PERCENTILE
@@ -74,9 +75,8 @@ def run(args: argparse.Namespace) -> int:
     print(result)
     before, after = result.times(soc)
     print(f"{soc.name}: {before:,.1f} us in float16, {after:,.1f} us in int8")
-    with whole_file(path) as temporary:
-        result.save(temporary)
-    print(f"wrote {path}")
+    make_folder(path.parent)
+    print(f"wrote {result.save(path)}")
     return 0
 
 

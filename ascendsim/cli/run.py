@@ -319,13 +319,13 @@ def _print_tiles(found: TileCoverage) -> None:
 def _write(result: Result, folder: Path, values: str) -> list[Path]:
     import numpy as np
 
-    from ascendsim.cli.common import whole_file
+    from ascendsim.core.files import open_whole, remove_file
 
     written = list(result.save(folder))
     if values != "off":
-        with whole_file(folder / "outputs.npz") as temporary:
-            np.savez(temporary, **{name.replace("/", "_"): array for name, array in result.outputs.items()})  # type: ignore[arg-type]
+        with open_whole(folder / "outputs.npz") as stream:
+            np.savez(stream, **{name.replace("/", "_"): array for name, array in result.outputs.items()})  # type: ignore[arg-type]
         written.append(folder / "outputs.npz")
     else:
-        (folder / "outputs.npz").unlink(missing_ok=True)  # those of an earlier run are not of this one
+        remove_file(folder / "outputs.npz")  # those of an earlier run are not of this one
     return written

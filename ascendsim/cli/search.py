@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from ascendsim.cli.common import INTERRUPTED, whole_file
+from ascendsim.cli.common import INTERRUPTED
 from ascendsim.cli.model_options import check_folder, natural, positive
 from ascendsim.cli.sweep_options import add_worker_options, print_columns
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 
 NAME = "search"
 HELP = "look for the best chip, batch and options in a space that a file describes"
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     print(f"{len(found.table())} points, {len(found.failed())} failed; no other is better than")
     print_columns(tuple(dict.fromkeys((*axes, *goals, *_SHOWN))), table.records())
     if args.output is not None:
+        folder = make_folder(args.output)
         for name, each in (("search", found.table()), ("pareto", table)):
-            with whole_file(Path(args.output) / f"{name}.csv") as temporary:
-                each.to_csv(temporary)
-            print(f"wrote {Path(args.output) / name}.csv")
+            each.to_csv(folder / f"{name}.csv")
+            print(f"wrote {folder / name}.csv")
     return 0
 
 

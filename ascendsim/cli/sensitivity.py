@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from ascendsim.cli.common import add_set_option, parse_settings, whole_file
+from ascendsim.cli.common import add_set_option, parse_settings
 from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.cli.report_option import add_report_option, check_report_option
 from ascendsim.cli.sweep_options import add_worker_options, print_columns
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import make_folder
 
 NAME = "sensitivity"
 HELP = "say how much a time depends on each figure of the chip, and how far assumed ones could move it"
@@ -76,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
     if any(row["Assumed"] == "yes" for row in table.records()):
         print(f"assumed: {found.band()}")
     if args.output is not None:
-        folder = Path(args.output)
+        folder = make_folder(args.output)
         for each in (table, found.skipped()):
-            with whole_file(folder / f"{each.name}.csv") as temporary:
-                each.to_csv(temporary)
+            each.to_csv(folder / f"{each.name}.csv")
             print(f"wrote {folder / each.name}.csv")
         print(f"wrote {found.plot(args.top).save(folder / 'tornado.png')}")
     if args.report is not None:

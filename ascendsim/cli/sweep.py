@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.common import INTERRUPTED, whole_file
+from ascendsim.cli.common import INTERRUPTED
 from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.cli.report_option import add_report_option, check_report_option
 from ascendsim.cli.sweep_options import (
@@ -20,6 +20,7 @@ from ascendsim.cli.sweep_options import (
 )
 from ascendsim.cli.variants import batches, parts
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import make_folder
 
 if TYPE_CHECKING:
     from ascendsim.sweep.rows import Sweep
@@ -67,8 +68,7 @@ def run(args: argparse.Namespace) -> int:
     _check_columns(columns, axes)
     store = args.store
     if store is None and args.output is not None:
-        Path(args.output).mkdir(parents=True, exist_ok=True)
-        store = str(Path(args.output) / "sweep.db")
+        store = str(make_folder(args.output) / "sweep.db")
     done = [0, 0]
     with shown_progress("sweep") as show:
 
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         rows = ", ".join(str(row[0]) for row in found.pareto(*columns))
         print(f"\nno other point is better in {' and '.join(columns)}: rows {rows}")
     if args.output is not None:
-        _write(found, Path(args.output), columns)
+        _write(found, make_folder(args.output), columns)
     if args.report is not None:
         page = found.report(args.report)
         print(f"wrote {page.path} ({len(page.html) / 1e6:.2f} MB)")
@@ -145,8 +145,7 @@ def _write(found: Sweep, folder: Path, columns: tuple[str, ...]) -> None:
     for table in tables:
         if not len(table):
             continue
-        with whole_file(folder / f"{table.name}.csv") as temporary:
-            table.to_csv(temporary)
+        table.to_csv(folder / f"{table.name}.csv")
         print(f"wrote {folder / table.name}.csv")
     if len(columns) == 2 and done:
         print(f"wrote {found.plot_pareto(columns[1], columns[0]).save(folder / 'pareto.png')}")

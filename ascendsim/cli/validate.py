@@ -16,7 +16,7 @@ from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import make_folder, write_whole
 from ascendsim.core.interrupts import interrupts_heard
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _run_models(args: argparse.Namespace) -> int:
     points, left = _points(args)
     groups = list(dict.fromkeys(point.group for point in points))
     if args.output is not None:
-        Path(args.output).mkdir(parents=True, exist_ok=True)
+        make_folder(args.output)
     processes = min(MOST_PROCESSES, os.cpu_count() or 1, len(points))
     values = unseen_values(groups) if args.leave_one_out else None
     refused = None if args.rows is None else left

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
-from ascendsim.core.files import write_whole
+from ascendsim.core.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     _print_left(left, args.left_out)
     tables = [Path(args.csv)] if args.csv else []
     if args.output is not None:
-        Path(args.output).mkdir(parents=True, exist_ok=True)
+        make_folder(args.output)
         tables.append(Path(args.output) / "operators.csv")
         for group in groups:
             _draw(group, [timing for timing in timings if timing.row.group == group], Path(args.output))

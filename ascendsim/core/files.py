@@ -1,16 +1,24 @@
-"""Files that users name: paths, bounded reading, and writing whole or not at all."""
+"""Files that users name: paths, bounded reading, and writing whole or not at all. The only module that writes
+files: what stands at a path already (`ascendsim/core/places.py`) is nowhere else looked at.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from ascendsim.core.errors import InputError
+from ascendsim.core.places import place_of
+
+_IN_MEMORY = 1 << 26  # bytes of a text on its way to a device; the rest waits in a temporary file
 
 
 def path_option(name: str, value: Any) -> Path:
@@ -55,8 +63,6 @@ def _writing(path: str | PathLike[str], subject: str, remedy: str) -> Iterator[N
         InputError: In place of an OSError.
     """
     try:
-        if "\0" in str(path):
-            raise OSError(errno.EINVAL, "it has a NUL character")
         yield
     except OSError as error:
         why = error.strerror or error
@@ -67,33 +73,70 @@ def check_place(path: str | PathLike[str]) -> Path:
     """Refuses a file that cannot be written where it is to lie, before any work is done; makes nothing.
 
     Raises:
-        InputError: If its folder is not there or cannot be written, or the file is a folder.
+        InputError: If its folder is not there or cannot be written, or what stands there cannot be written
+            (`place_of`).
     """
     with _writing(path, "file", "choose another place"):
-        target = Path(path)
-        os.scandir(target.parent).close()
-        if target.is_dir():
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not os.access(target.parent, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-    return target
+        place = place_of(path)
+        if place.found is None and not place.straight:
+            os.scandir(place.path.parent).close()
+            if not os.access(place.path.parent, os.W_OK | os.X_OK):
+                raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    return Path(path)
+
+
+def check_database(path: str | PathLike[str]) -> Path:
+    """The file, at the end of all links, in which a database lies or will lie; makes nothing.
+
+    Raises:
+        InputError: If what stands there is no regular file or cannot be written (`place_of`).
+    """
+    with _writing(path, "store", "choose another place"):
+        place = place_of(path)
+        if place.straight:
+            raise OSError(errno.EINVAL, "it is no regular file")
+    return place.path
 
 
 def make_folder(path: str | PathLike[str]) -> Path:
-    """Makes a folder that a user names, and those around it, if it is not there.
+    """Makes a folder that a user names, and those around it, if it is not there. Where a link leads to a
+    folder that is not there, that one is made.
 
     Raises:
         InputError: If it cannot be made.
     """
     with _writing(path, "output folder", "choose another folder"):
-        Path(path).mkdir(parents=True, exist_ok=True)
+        if "\0" in str(path):
+            raise OSError(errno.EINVAL, "it has a NUL character")
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            Path(os.path.realpath(path)).mkdir(parents=True, exist_ok=True)
+        if not Path(path).is_dir():
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     return Path(path)
+
+
+def remove_file(path: str | PathLike[str]) -> None:
+    """Removes a file of an earlier run, if there is one; links stay, as does what is no regular file.
+
+    Raises:
+        InputError: If it cannot be removed.
+    """
+    with _writing(path, "file", "remove it, or choose another place"):
+        place = place_of(path)
+        if place.found is not None:
+            place.path.unlink(missing_ok=True)
 
 
 @contextmanager
 def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Opens a file to write so that it appears under its name only if the block ends well; a reader never
     sees a part of it.
+
+    What stands at the path stays what it is: a link, whose target gets the text (one that leads nowhere
+    makes the file that it names); a device or a pipe, which gets the bytes when all are there; the mode and
+    owner of an older file; and all names of a file that has several (it is written over).
 
     Args:
         path: File to write; its folder must exist.
@@ -102,14 +145,19 @@ def open_whole(path: str | PathLike[str]) -> Iterator[BinaryIO]:
         InputError: If it cannot be written; nothing is left behind then.
     """
     with _writing(path, "file", "choose another place"):
-        target = Path(path)
-        if not target.name:
-            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        scratch = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        place = place_of(path)
+        if not place.in_folder():
+            with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
+                yield cast(BinaryIO, waiting)
+                waiting.seek(0)
+                with place.open() as target:
+                    shutil.copyfileobj(waiting, target)
+            return
+        scratch = place.path.with_name(f".{secrets.token_hex(8)}.partial")  # short: names may be 255 bytes
         try:
-            with scratch.open("wb") as stream:
+            with scratch.open("xb") as stream:
                 yield stream
-            scratch.replace(target)
+            place.take(scratch)
         except BaseException:
             scratch.unlink(missing_ok=True)
             raise
@@ -123,7 +171,7 @@ def write_whole(path: str | PathLike[str], content: bytes) -> Path:
         content: All bytes of the file.
 
     Raises:
-        InputError: If it cannot be written; nothing is left behind then.
+        InputError: If it cannot be written; see `open_whole`.
     """
     with open_whole(path) as stream:
         stream.write(content)

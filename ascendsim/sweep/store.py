@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 from ascendsim.core import plugins
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import check_database
 from ascendsim.core.version import __version__
 from ascendsim.sweep.key import fingerprint
 from ascendsim.sweep.space import Point
@@ -27,6 +29,7 @@ _APPLICATION = 0x61736977  # "asiw": that a database is a store of sweeps, and n
 _TABLE = """create table if not exists points (
     key text primary key, point text not null, state text not null, figures text not null,
     error text not null, seconds real not null, attempts integer not null, made_by text not null)"""
+_NUMBER = re.compile(rb"[0-9]{1,20}")  # of a process, all that a lock holds
 DONE, FAILED = "done", "failed"
 
 
@@ -58,12 +61,12 @@ class Store:
         path: Database file; made if it is not there. None = in memory, gone with the process.
 
     Raises:
-        InputError: If the path is a folder, no database, one of something else or of a newer ascendsim,
-            cannot be written, or another process is writing to it.
+        InputError: If the path is a folder or a device, read-only, no database, one of something else or of a
+            newer ascendsim, cannot be written, or another process is writing to it.
     """
 
     def __init__(self, path: str | PathLike[str] | None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else check_database(path)
         self._lock = None if self.path is None else _locked(self.path)
         try:
             with self._told():
@@ -168,19 +171,26 @@ def _locked(path: Path) -> int | None:
         InputError: If there can be none, or another process has it.
     """
     subject = f"store {str(path)!r}"
-    if path.is_dir():
-        raise InputError(subject, "is a folder", remedy="name a file in it")
     if fcntl is None:
         return None
     try:
-        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it has a NUL character"
-        raise InputError(subject, f"cannot be written ({why})", remedy="choose another place") from None
+        handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        held = os.pread(handle, 21, 0)
+    except OSError as error:
+        raise InputError(
+            subject, f"cannot be written ({error.strerror})", remedy="choose another place"
+        ) from None
+    if held and not _NUMBER.fullmatch(held):
+        os.close(handle)
+        raise InputError(
+            f"file {f'{path}.lock'!r}",
+            "lies where the lock of a store would be",
+            remedy="choose another place",
+        )
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        owner = os.read(handle, 20).decode("ascii", "replace").strip() or "unknown"
+        owner = held.decode("ascii") or "unknown"
         os.close(handle)
         raise InputError(
             subject, f"is being written by process {owner}", remedy="wait for it, or name another file"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ascendsim.cli.common import parse_input_shape, parse_settings, print_table, whole_file
+from ascendsim.cli.common import parse_input_shape, parse_settings, print_table
 from ascendsim.cli.main import main
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.onnx.export import export_onnx
@@ -131,41 +130,6 @@ def test_settings() -> None:
 def test_wrong_settings(setting: str) -> None:
     with pytest.raises(InputError, match="option --set must have the form key=value"):
         parse_settings([setting])
-
-
-def _write(path: Path, text: str) -> Path:
-    with whole_file(path) as temporary:
-        temporary.write_text(text)
-    return path
-
-
-def test_a_file_appears_whole(tmp_path: Path) -> None:
-    path = _write(tmp_path / "new" / "summary.csv", "a,b\n")
-    assert path.read_text() == "a,b\n"
-    assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
-    assert [item.name for item in path.parent.iterdir()] == ["summary.csv"]
-
-
-def _fail_half_way(path: Path) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_text("half")
-        raise InputError("no more")
-
-
-def test_an_error_leaves_nothing_behind_and_the_old_file_alone(tmp_path: Path) -> None:
-    path = _write(tmp_path / "trace.json", "old")
-    with pytest.raises(InputError):
-        _fail_half_way(path)
-    with pytest.raises(InputError):
-        _fail_half_way(tmp_path / "other.json")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_the_suffix_is_kept_while_writing(tmp_path: Path) -> None:
-    with whole_file(tmp_path / "plot.png") as temporary:
-        assert temporary.suffix == ".png"
-        assert temporary.parent == tmp_path
 
 
 def test_run_prints_types_before_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,7 +74,7 @@ def newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (Path.mkdir, "is a folder"),
+        (Path.mkdir, "Is a directory"),
         (lambda path: path.write_bytes(b"no database at all" * 99), "cannot be used .*not a database"),
         (foreign, "is a database of something else"),
         (newer, "has form 99, not 1 or older"),

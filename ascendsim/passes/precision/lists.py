@@ -173,7 +173,7 @@ def write_keep(path: Path, names: Iterable[str]) -> None:
     """Writes a file for --keep_dtype.
 
     Raises:
-        OSError: If it cannot be written.
+        InputError: If it cannot be written.
     """
     write_whole(path, "".join(f"{name}\n" for name in names).encode())
 
@@ -182,7 +182,7 @@ def write_mix(path: Path, black: Iterable[str]) -> None:
     """Writes a file for --modify_mixlist that keeps operator types in float32.
 
     Raises:
-        OSError: If it cannot be written.
+        InputError: If it cannot be written.
     """
     lists = {"black-list": {"to-remove": [], "to-add": list(black)}}
     write_whole(path, (json.dumps(lists, indent=2) + "\n").encode())
