@@ -246,6 +246,22 @@ class L2State:
         written = Fraction(out, missed + out) if out else NONE
         return Shares(False, read_miss, spread, write_through, evicted, written)
 
+    def passing(self, reads: Sequence[Access], writes: Sequence[Access]) -> Shares:
+        """Judges what the AI CPU moves, which changes nothing: it finds what L2 holds, takes no lines in it,
+        and writes to DRAM but for regions that the program placed in L2.
+        """
+        if self._bypass:
+            kept = {access.region: self._regions.root(access.region) in self._placed for access in reads}
+            kept |= {access.region: self._regions.root(access.region) in self._placed for access in writes}
+            miss = {region: NONE if placed else ALL for region, placed in kept.items()}
+            return Shares(True, miss, {}, miss)
+        held = {access.region: min(access.unique_bytes, self.resident(access.region)) for access in reads}
+        miss = {
+            access.region: ratio(access.unique_bytes - held[access.region], access.unique_bytes)
+            for access in reads
+        }
+        return Shares(True, miss, {}, dict.fromkeys([access.region for access in writes], ALL))
+
     def _first_reads(self, access: Access) -> Fraction:
         """Share of what a task reads of a region outside of L2 that DDR delivers: of a kept weight each byte
         once, then L2 has it.

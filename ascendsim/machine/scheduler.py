@@ -280,6 +280,7 @@ class Scheduler:
 
     def _run_on_ai_cpu(self, run: TaskRun, now: int) -> None:
         spec = self.soc.ai_cpu
+        run.pass_l2(self.l2)
         free = heapq.heappop(self._ai_cpus)
         begin = max(now + self.clock.us(spec.dispatch_us), free)
         end = begin + self.clock.us(spec.overhead_us + run.task.cpu_us)

@@ -194,6 +194,14 @@ class TaskRun:
         self._uncached = self._moved(lambda compiled: compiled.uncached_bytes)
         self._written = self._moved(lambda compiled: compiled.write_bytes)
 
+    def pass_l2(self, state: L2State) -> None:
+        """What the AI CPU moves, judged against what L2 holds now: all that the task lists, once."""
+        reads = [access for access in self.task.accesses if not access.write]
+        writes = [access for access in self.task.accesses if access.write]
+        self._read = {access.region: access.moved_bytes for access in reads}
+        self._written = {access.region: access.moved_bytes for access in writes}
+        self.shares = state.passing(reads, writes)
+
     def enter_l2(self, state: L2State, known: KnownTraffic) -> None:
         """Judges the task's traffic against what L2 holds now; `known` keeps what was worked out for tasks
         before.
