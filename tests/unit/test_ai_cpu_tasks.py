@@ -9,7 +9,7 @@ import ascendsim as asim
 from ascendsim import soc
 from ascendsim.api.result import Result
 
-# CumSum of so many int64 on a die of 910C, us on the device (FlagGems-vllm pull request 818); production first
+# CumSum of int64 on a die of 910C, how many and us on the device (FlagGems-vllm pull request 818)
 MEASURED = (
     (18, 40),
     (288, 34),
