@@ -31,7 +31,8 @@ class GraphBuilder(builder.GraphBuilder):
 
     Raises:
         UnsupportedOperatorError: By `op`, if there is no such operator.
-        GraphError: By `op`, if the inputs do not fit the operator, or ONNX's schema has no such attribute.
+        GraphError: By `op`, if the inputs do not fit the operator (their number and types by ONNX's schema,
+            their shapes by its rule), or if the schema has no such attribute.
     """
 
     @checked()
@@ -46,13 +47,20 @@ class GraphBuilder(builder.GraphBuilder):
 
 
 def _checked_infer(opset: OpSet) -> Callable[[Node], None]:
-    """Sets types and shapes of a node's outputs after a look at the names of its attributes."""
+    """Sets types and shapes of a node's outputs after a look at what its schema says, if ONNX has it."""
 
     def infer(node: Node) -> None:
-        if node.attributes and not node.domain:
-            from ascendsim.frontends.onnx.schemas import check_names
+        if not node.domain:
+            from ascendsim.frontends.onnx.schemas import Checks, schema_of
 
-            check_names(node.attributes, node.op_type, None, f"node {node.name!r} ({node.op_type})")
+            schema = schema_of(node.op_type)
+            if schema is not None:
+                checks = Checks(schema, f"node {node.name!r} ({node.op_type})")
+                checks.names(node.attributes)
+                checks.ports(node.inputs)
+                checks.types([None if tensor is None else tensor.origin_dtype for tensor in node.inputs])
+                for name, value in node.attributes.items():
+                    checks.flag(name, value)
         opset.infer(node)
 
     return infer

@@ -58,13 +58,13 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
     Raises:
         UnsupportedOperatorError: If the operator is not in the set.
     """
+    if all(tensor.elements == 0 for tensor in node.outputs):
+        return NoTask()
     definition = opset.get(node)
     on_cpu = opset.cann_type(node) in context.aicpu_types
     work = definition.work(node, context)
     if isinstance(work, NoTask):
         return work if _is_free(node, work) else AiCpuWork.of(node)
-    if all(tensor.elements == 0 for tensor in node.outputs):
-        return NoTask()
     if work is None or (on_cpu and not isinstance(work, AiCpuWork)):
         return AiCpuWork.of(node)
     return work

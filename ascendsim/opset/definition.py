@@ -6,6 +6,7 @@ those of the newest ONNX opset; chip-side helpers (TransData ...) have domain "a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,13 +15,32 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError, UnsupportedOperatorError
+from ascendsim.core.errors import AscendSimError, GraphError, UnsupportedOperatorError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Graph, Node, Shape, Tensor
 from ascendsim.opset.expansion import Expand
 from ascendsim.opset.facts import Facts, Sign
 from ascendsim.opset.view import view_of
 from ascendsim.opset.work import LowerContext, Work
+
+MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
+
+
+def check_size(tensor: Tensor, subject: str) -> None:
+    """Refuses a tensor whose known dimensions make more than `MAX_ELEMENTS` elements (a dimension of 0 counts
+    as 1), or that has a negative one.
+
+    Raises:
+        GraphError: Of the subject.
+    """
+    dims = [dim for dim in tensor.shape or () if isinstance(dim, int)]
+    if any(dim < 0 for dim in dims):
+        rule = "must have no negative dimension"
+    elif math.prod([dim or 1 for dim in dims]) > MAX_ELEMENTS:
+        rule = f"must have at most {MAX_ELEMENTS} elements"
+    else:
+        return
+    raise GraphError(subject, rule, list(tensor.shape or ()), "check the input shapes")
 
 
 class Layout(Enum):
@@ -164,6 +184,26 @@ class OpDef:
         """
         return None if self.lower is None else self.lower(view_of(node), context)
 
+    def values(
+        self, node: Node, inputs: Sequence[Array | None], wanted: Sequence[np.dtype[Any]]
+    ) -> Sequence[Any]:
+        """What `compute` gives. Whatever goes wrong in it says which node it was.
+
+        Raises:
+            GraphError: If the values do not fit the operator.
+        """
+        try:
+            return self.compute(node, inputs, wanted)
+        except (AscendSimError, MemoryError):
+            raise
+        except Exception as error:
+            forms = [None if array is None else f"{array.dtype}{list(array.shape)}" for array in inputs]
+            raise GraphError(
+                f"node {node.name!r} ({node.op_type})",
+                f"fails on inputs {', '.join(map(str, forms))}: {type(error).__name__}: {error}",
+                remedy="check its inputs and attributes",
+            ) from error
+
     @property
     def mindspore_name(self) -> str:
         """The name under which MindSpore's lists have it, whatever the node."""
@@ -174,12 +214,15 @@ class OpDef:
         return (self.domain, self.name)
 
     def check_inputs(self, node: Node) -> None:
-        """Makes sure that a node has no more inputs than the operator takes; what is left out at the end does
-        not count.
+        """Makes sure that a node has no more inputs than the operator takes, and none that cannot be meant;
+        what is left out at the end does not count.
 
         Raises:
-            GraphError: If it has more.
+            GraphError: If it has more, or one from outside of more than `MAX_ELEMENTS` elements.
         """
+        for tensor in node.inputs:
+            if tensor is not None and tensor.producer is None:
+                check_size(tensor, f"{'weight' if tensor.is_constant else 'input'} {tensor.name!r}")
         if self.most_inputs is None or node.input_count <= self.most_inputs:
             return
         given = max((port + 1 for port, tensor in enumerate(node.inputs) if tensor is not None), default=0)

@@ -13,10 +13,10 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError, GraphError
 from ascendsim.graph.ir import Constant, Graph, Node
 from ascendsim.opset import InferContext, OpDef, OpSet
+from ascendsim.opset.definition import check_size
 from ascendsim.passes.rewriting.folding import fold
 from ascendsim.passes.rewriting.removal import remove_dead
 
-MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
 MAX_BODY_VISITS = 1_000_000  # nodes in subgraphs, each time round: loops in loops multiply
 
 
@@ -170,23 +170,4 @@ def _apply_rule(node: Node, definition: OpDef, infer_body: Callable[[Graph], Non
             remedy="check its inputs and attributes",
         ) from error
     for tensor in node.outputs:
-        if tensor.shape is None:
-            continue
-        elements = 1
-        for dim in tensor.shape:
-            if isinstance(dim, int):
-                if dim < 0:
-                    raise GraphError(
-                        subject,
-                        f"gives output {tensor.name!r} a negative dimension",
-                        list(tensor.shape),
-                        "check the input shapes",
-                    )
-                elements *= max(dim, 1)
-        if elements > MAX_ELEMENTS:
-            raise GraphError(
-                subject,
-                f"must give outputs of at most {MAX_ELEMENTS} elements",
-                list(tensor.shape),
-                "check the input shapes",
-            )
+        check_size(tensor, f"output {tensor.name!r} of {subject}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import InputError, SimulationError, suggest
 from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
@@ -19,11 +19,30 @@ from ascendsim.ops.fused.bounded import ROOM, run_bounded
 from ascendsim.ops.fused.slices import bytes_of
 from ascendsim.ops.shared.magnitudes import Magnitudes
 from ascendsim.opset import OpSet
+from ascendsim.opset.axes import NOTHING_SAID
 from ascendsim.runtime.device_memory import DeviceMemory, Values
 from ascendsim.runtime.watch import Watch
 
 if TYPE_CHECKING:
     from ascendsim.runtime.tiles import Tiles
+
+
+class OtherShapesError(SimulationError):
+    """Results of an operator have other shapes than the program was compiled for.
+
+    Attributes:
+        shapes: Of its results.
+    """
+
+    def __init__(self, node: Node, results: Sequence[Any]) -> None:
+        self.shapes = tuple(np.shape(result) for result in results)
+        super().__init__(
+            f"results of node {node.name!r} ({node.op_type})",
+            f"must have shapes {[list(tensor.static_shape) for tensor in node.outputs]}",
+            f"{[list(shape) for shape in self.shapes]}",
+            "its operator's shape rule and its kernel disagree; please report this",
+        )
+
 
 _DRAWN = 1 << 20  # random numbers at a time; they are the same however many that are
 
@@ -62,6 +81,7 @@ def evaluate(
     Raises:
         InputError: If an input is missing, unknown, or of the wrong shape or type.
         GraphError: If a weight has no values.
+        OtherShapesError: If a result has another shape than the program was compiled for.
     """
     if memory is None:
         memory = DeviceMemory(graph, program.memory, values)
@@ -98,6 +118,7 @@ def compute_nodes(
     """
     if len(nodes) == 1 and not (
         len(nodes[0].outputs) == 1
+        and opset.get(nodes[0]).facts.axes(nodes[0]) is not NOTHING_SAID
         and bytes_of(nodes[0].outputs, memory.dtype) > ROOM
         and opset.get(nodes[0]).compute_body is None
     ):
@@ -127,17 +148,13 @@ def compute_node(node: Node, opset: OpSet, memory: DeviceMemory, watch: Watch | 
         if definition.compute_body is not None:
             results = definition.compute_body(node, arrays, memory.dtype, memory.place)
         else:
-            results = definition.compute(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
+            results = definition.values(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
+    held = [pair for pair in zip(node.outputs, results, strict=False) if pair[1] is not None]
+    if any(memory.holds(tensor) and np.shape(array) != tensor.static_shape for tensor, array in held):
+        raise OtherShapesError(node, results)
     if watch is not None:  # before results take the place of inputs
         watch.node(node, arrays, results)
-    pairs = zip(node.outputs, results, strict=False)
-    memory.write_all(
-        {
-            tensor: np.asarray(result)
-            for tensor, result in pairs
-            if result is not None and memory.holds(tensor)
-        }
-    )
+    memory.write_all({tensor: np.asarray(array) for tensor, array in held if memory.holds(tensor)})
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -18,7 +18,7 @@ from ascendsim.isa.program import owner_of
 from ascendsim.passes.control_flow import is_control_flow
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value, run_control
 from ascendsim.runtime.device_memory import DeviceMemory, Values
-from ascendsim.runtime.evaluate import evaluate
+from ascendsim.runtime.evaluate import OtherShapesError, evaluate
 from ascendsim.runtime.pieces import Piece, Pieces
 from ascendsim.runtime.specialise import Part, Plan, plan_part, result_shapes
 from ascendsim.runtime.watch import Watch
@@ -158,12 +158,9 @@ class HostRun:
         graph = piece.compiled.graph
         sources = tuple(value.home for value in values)
         results = _result_homes(piece, sources)
-        self.steps.append(Step(piece, sources, results, self._looks, self._decisions))
-        self._looks = self._decisions = 0
-        if self._progress is not None:
-            self._progress(len(self.steps))
         arrays = {tensor.name: value.array for tensor, value in zip(graph.inputs, values, strict=True)}
         if self._values is None or any(array is None for array in arrays.values()):
+            self._ran(piece, sources, results)
             return [
                 Value(
                     (tensor.origin_dtype or tensor.element_type).numpy,
@@ -188,11 +185,19 @@ class HostRun:
             watch=self._watch,
             prefix=piece.prefix,
         )
+        self._ran(piece, sources, results)
         outputs = []
         for tensor, home in zip(graph.outputs, results, strict=True):
             array = found[tensor.name].astype((tensor.origin_dtype or tensor.element_type).numpy, copy=False)
             outputs.append(Value(array.dtype, array.shape, array, home=home, half=_is_half(tensor)))
         return outputs
+
+    def _ran(self, piece: Piece, sources: tuple[str, ...], results: tuple[str, ...]) -> None:
+        """Notes that a piece ran."""
+        self.steps.append(Step(piece, sources, results, self._looks, self._decisions))
+        self._looks = self._decisions = 0
+        if self._progress is not None:
+            self._progress(len(self.steps))
 
 
 class _Scope:
@@ -220,10 +225,18 @@ class _Scope:
         forced: tuple[tuple[int, ...], ...] | None = None
         while part is not None:
             plan = plan_part(part, self._value, owner._pieces.opset, forced)
-            forced = None
             if plan.graph is not None:
-                results = owner.execute(plan, self.prefix, [self._value(tensor) for tensor in plan.inputs])
+                given = [self._value(tensor) for tensor in plan.inputs]
+                try:
+                    results = owner.execute(plan, self.prefix, given)
+                except OtherShapesError as other:
+                    again = _as_on_device(part, other, forced)
+                    if again is None:
+                        raise
+                    forced = again
+                    continue
                 self._values.update(zip(plan.outputs, results, strict=True))
+            forced = None
             for tensor, array in plan.known.items():
                 self._bind(tensor, Value.of(array))
             stop = plan.stop
@@ -266,6 +279,18 @@ class _Scope:
 
     def _bind(self, tensor: Tensor, value: Value) -> None:
         self._values[tensor] = value if value.home else replace(value, home=f"{self.prefix}{tensor.name}")
+
+
+def _as_on_device(
+    part: Part, found: OtherShapesError, forced: tuple[tuple[int, ...], ...] | None
+) -> tuple[tuple[int, ...], ...] | None:
+    """The shapes that results depending on all values of an input have on the device, where those values are
+    rounded; None if it was told them already.
+    """
+    if part.forced is None or forced is None:
+        return None
+    shapes = found.shapes[: len(part.forced.outputs)]
+    return None if shapes == forced else shapes
 
 
 class _NodeHost:

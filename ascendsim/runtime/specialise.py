@@ -331,5 +331,5 @@ def result_shapes(node: Node, value_of: Lookup, opset: OpSet) -> tuple[tuple[int
         arrays.append(None if value is None else value.array)
     wanted = [(tensor.origin_dtype or DType.FLOAT32).numpy for tensor in node.outputs]
     with np.errstate(all="ignore"):
-        results = opset.get(node).compute(node, arrays, wanted)
+        results = opset.get(node).values(node, arrays, wanted)
     return tuple(np.asarray(result).shape for result in results[: len(node.outputs)])

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import onnx
+
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.frontends.onnx.upgrade import Draft
@@ -37,6 +39,13 @@ def deployed(draft: Draft) -> None:
         reads = _OF_BYTES.get(draft.op_type)
         if reads is not None:
             reads(draft)
+
+
+def is_deployed(node: onnx.NodeProto) -> bool:
+    """Whether a node is one that AMCT puts between operators; those read bytes then, whatever types ONNX has
+    for them.
+    """
+    return node.domain in DOMAINS and node.op_type in _OWN
 
 
 def _kind(draft: Draft, port: int) -> DType | None:

@@ -15,14 +15,14 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, UnsupportedTypeError
-from ascendsim.frontends.onnx.amct import deployed
+from ascendsim.frontends.onnx.amct import deployed, is_deployed
 from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
 from ascendsim.frontends.onnx.four_bits import narrow
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
-from ascendsim.frontends.onnx.schemas import check_inputs, check_kind, check_names
+from ascendsim.frontends.onnx.schemas import Checks, check_version, schema_of
 from ascendsim.frontends.onnx.tensors import Absent, ExternalFiles, read_tensor
 from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
@@ -64,6 +64,7 @@ class Importer:
         self._functions = {
             (standard_domain(item.domain), item.name, item.overload): item for item in model.functions
         }
+        self._deployed = any(is_deployed(node) for node in model.graph.node)
         self._inference = Inference(opset)
         self._reserved: set[str] = set()
         self._nodes = 0
@@ -189,12 +190,8 @@ class Importer:
         draft = Draft(
             proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1)
         )
-        if not domain:
-            check_inputs(len(inputs), proto.op_type, draft.version, subject)
-            check_names([item.name for item in attributes], proto.op_type, draft.version, subject)
+        self._check(draft, attributes)
         for attribute in attributes:
-            if not domain:
-                check_kind(attribute, proto.op_type, draft.version, subject)
             value = read_attribute(
                 attribute,
                 proto,
@@ -213,6 +210,24 @@ class Importer:
             if item.key == _NAME_SCOPES:
                 self._scopes[name] = item.value
         self._place(draft, frame)
+
+    def _check(self, draft: Draft, attributes: Sequence[onnx.AttributeProto]) -> None:
+        """Holds a node against the schema of its version."""
+        check_version(draft.op_type, draft.domain, draft.version, draft.subject)
+        schema = schema_of(draft.op_type, draft.domain, draft.version)
+        if schema is None:
+            return
+        checks = Checks(schema, draft.subject, draft.version)
+        names = [item.name for item in attributes]
+        checks.ports(draft.inputs, draft.outputs)
+        checks.names(names)
+        checks.given(names)
+        for attribute in attributes:
+            checks.kind(attribute)
+            if attribute.type == onnx.AttributeProto.INT:
+                checks.flag(attribute.name, attribute.i)
+        if not self._deployed:
+            checks.types([None if tensor is None else tensor.origin_dtype for tensor in draft.inputs])
 
     def _place(self, draft: Draft, frame: Frame) -> None:
         """Adds an upgraded node, or the body of its schema if the operator itself is not known."""

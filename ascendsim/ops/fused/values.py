@@ -119,7 +119,7 @@ def run_chain(
             continue
         given = [None if tensor is None else value(tensor) for tensor in unit.inputs]
         with np.errstate(all="ignore"):
-            results = opset.get(unit).compute(unit, given, [dtype_of(tensor) for tensor in unit.outputs])
+            results = opset.get(unit).values(unit, given, [dtype_of(tensor) for tensor in unit.outputs])
         held = None if seen is None else magnitudes(np.asarray(results[0]))
         if seen is not None and held is not None:
             seen[unit] = held

@@ -56,6 +56,10 @@ def _infer_nms(context: InferContext) -> None:
         and boxes[0] != scores[0]
     ):
         raise context.fail("needs boxes and scores of as many images", f"{boxes[0]} and {scores[0]}")
+    for port in (2, 3, 4):
+        limit = context.shape(port) if context.has(port) else None
+        if limit is not None and any(isinstance(size, int) and size > 1 for size in limit):
+            raise context.fail(f"needs one number as input {port}", f"shape {list(limit)}")
     context.set(0, DType.INT64, (None, 3))
 
 

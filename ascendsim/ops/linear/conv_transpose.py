@@ -44,6 +44,9 @@ def forward_axes(
     strides = spatial_ints(node, "strides", axes, 1, 1)
     dilations = spatial_ints(node, "dilations", axes, 1, 1)
     extra = spatial_ints(node, "output_padding", axes, 0, 0)
+    for more, stride, dilation in zip(extra, strides, dilations, strict=True):
+        if more >= max(stride, dilation):
+            raise context.fail("needs output_padding below stride or dilation", more)
     pads = spatial_ints(node, "pads", axes, 0, 0, 2 * axes)
     mode = node.attr("auto_pad", "NOTSET")
     stated = tuple(int(v) for v in node.attr("output_shape", ()) or ())

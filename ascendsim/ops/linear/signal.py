@@ -47,6 +47,10 @@ def _dft_infer(ctx: InferContext) -> None:
     if source is None:
         ctx.set(0, ctx.dtype(0), None)
         return
+    if not source or (source[-1] not in (1, 2, None) and not isinstance(source[-1], str)):
+        raise ctx.fail("needs a last axis of 1 (real) or 2 (complex) parts", list(source))
+    if length is not None and length[0] < 1:
+        raise ctx.fail("needs a length above 0", length[0])
     if (ctx.has(1) and length is None) or (ctx.has(2) and axis is None):
         ctx.set(0, ctx.dtype(0), unknown_shape(len(source)))
         return

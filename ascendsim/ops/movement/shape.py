@@ -179,6 +179,11 @@ def _identity(_node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[A
 
 
 def _dropout_infer(ctx: InferContext) -> None:
+    for port, what in ((1, "ratio"), (2, "training mode")):
+        if ctx.has(port) and ctx.shape(port) not in (None, ()):
+            raise ctx.fail(
+                f"needs a scalar as its {what} (input {port})", f"shape {list(ctx.shape(port) or ())}"
+            )
     ctx.set(0, ctx.dtype(0), ctx.shape(0))
     ctx.set(1, DType.BOOL, ctx.shape(0))
 

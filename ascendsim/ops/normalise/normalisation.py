@@ -29,7 +29,7 @@ from ascendsim.ops.shared.common import (
     same_as,
     with_numpy,
 )
-from ascendsim.ops.shared.dims import need_channels, need_rank, need_within
+from ascendsim.ops.shared.dims import need_channels, need_rank, need_within, wrapped_axis
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import (
     NOTHING_SAID,
@@ -251,7 +251,10 @@ def _lp_infer(context: InferContext) -> None:
     order = context.node.attr("p", 2)
     if order not in (1, 2):
         raise context.fail("needs p of 1 or 2", order)
-    context.set(0, context.dtype(0), context.shape(0))
+    shape = context.shape(0)
+    if shape is not None:
+        wrapped_axis(context, int(context.node.attr("axis", -1)), len(shape))
+    context.set(0, context.dtype(0), shape)
 
 
 def _mean_variance(node: Node, x: Array) -> Array:

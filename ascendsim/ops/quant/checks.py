@@ -53,6 +53,43 @@ def check_step(
         _check_axis(context, scale, step.elements, shape, axis)
 
 
+def check_blocks(context: InferContext, scale: int, axis: int, block: int) -> None:
+    """Checks scales that have as many axes as what is quantised: one for each block along one of them.
+
+    Args:
+        context: Of the node; its input 0 is quantised.
+        scale: Input that holds the scales.
+        axis: Along which blocks lie, as the model has it.
+        block: Elements of a block; 0 = as many as the scales leave.
+
+    Raises:
+        GraphError: If they do not fit, as far as shapes are known.
+    """
+    shape, steps = context.shape(0), context.shape(scale)
+    if block < 0:
+        raise context.fail("needs a block_size of 0 or more", block)
+    if shape is None or steps is None or len(steps) == 0 or (len(steps) == 1 and not block):
+        return
+    if len(steps) != len(shape):
+        rule = f"needs scales (input {scale}) of rank 0, 1 or {len(shape)}, as its data have"
+        raise context.fail(rule, f"shape {list(steps)}", "quantise the model again")
+    along = axis % len(shape) if -len(shape) <= axis < len(shape) else None
+    if along is None:
+        raise context.fail(f"needs an axis from {-len(shape)} to {len(shape) - 1}", axis)
+    for place, (size, count) in enumerate(zip(shape, steps, strict=True)):
+        if not isinstance(size, int) or not isinstance(count, int):
+            continue
+        most = -(-size // block) if block else size
+        if (
+            (count != size)
+            if place != along
+            else (count != most if block else not 1 <= count <= max(1, size))
+        ):
+            wanted = f"{most} blocks" if place == along else f"{size}"
+            rule = f"needs scales (input {scale}) with {wanted} along axis {place}"
+            raise context.fail(rule, f"shape {list(steps)}", "quantise the model again")
+
+
 def check_steps(context: InferContext, scales: Sequence[int]) -> None:
     """Checks scales of a QLinear operator, each with its zero point behind it."""
     for scale in scales:

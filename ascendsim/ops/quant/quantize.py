@@ -11,7 +11,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.normalise.softmax import walking_axis
-from ascendsim.ops.quant.checks import check_step
+from ascendsim.ops.quant.checks import check_blocks, check_step
 from ascendsim.ops.shared.common import (
     AI_CORE_TYPES,
     as_float32,
@@ -74,7 +74,9 @@ def _quantize_infer(context: InferContext) -> None:
 def _check(context: InferContext, kind: DType) -> None:
     blocks = context.node.attr("block_size", 0)
     shape = None if blocks else context.shape(0)
-    check_step(context, 1, 2, kind, shape, int(context.node.attr("axis", 1)))
+    axis = int(context.node.attr("axis", 1))
+    check_step(context, 1, 2, kind, shape, axis)
+    check_blocks(context, 1, axis, int(blocks))
 
 
 def _dequantize_infer(context: InferContext) -> None:

@@ -84,8 +84,41 @@ def _search_lower(node: Node, _ctx: LowerContext) -> Work:
 
 def _trees_infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
+    if source is not None and len(source) != 2:
+        raise ctx.fail("needs a matrix, one row a sample", f"shape {list(source)}")
     rows: Dim = source[0] if source else None
+    _check_trees(ctx.node, source[1] if source else None, ctx)
     ctx.set(0, ctx.dtype(0), (rows, int(ctx.node.attr("n_targets", 1))))
+
+
+def _check_trees(node: Node, features: Dim, ctx: InferContext) -> None:
+    """Refuses lists of nodes and leaves that do not fit each other, and places that are not there."""
+    names = ("nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs")
+    ids = np.asarray(node.attr("nodes_featureids", ()), np.int64)
+    sizes = {name: np.size(node.attr(name, ())) for name in (*names, "nodes_modes", "nodes_splits")}
+    for name, size in sizes.items():
+        if size != ids.size:
+            raise ctx.fail(f"needs as many {name} as nodes_featureids ({ids.size})", size)
+    targets = np.asarray(node.attr("leaf_targetids", ()), np.int64)
+    leaves = np.size(node.attr("leaf_weights", ()))
+    if targets.size != leaves:
+        raise ctx.fail("needs as many leaf_targetids as leaf_weights", f"{targets.size} and {leaves}")
+    _inside(ctx, "leaf_targetids", targets, int(node.attr("n_targets", 1)))
+    _inside(ctx, "tree_roots", np.asarray(node.attr("tree_roots", ()), np.int64), ids.size)
+    _inside(ctx, "nodes_modes", np.asarray(node.attr("nodes_modes", ()), np.int64), 7)
+    if isinstance(features, int):
+        _inside(ctx, "nodes_featureids", ids, features)
+    for place, leaf in zip(names[:2], names[2:], strict=True):
+        ends = np.asarray(node.attr(leaf, ()), np.int64) != 0
+        targets = np.asarray(node.attr(place, ()), np.int64)
+        _inside(ctx, place, targets[ends], leaves)
+        _inside(ctx, place, targets[~ends], ids.size)
+
+
+def _inside(ctx: InferContext, name: str, values: Array, count: int) -> None:
+    bad = values[(values < 0) | (values >= count)]
+    if bad.size:
+        raise ctx.fail(f"needs {name} from 0 to {count - 1}", int(bad[0]))
 
 
 def _members(node: Node) -> list[frozenset[float]]:

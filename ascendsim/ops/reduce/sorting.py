@@ -273,13 +273,12 @@ def _arg_lower(reduce: str, compare: str) -> Lower:
 
 
 def _nonzero_infer(ctx: InferContext) -> None:
-    source, value = ctx.shape(0), ctx.value(0)
-    count = None if value is None else int(np.count_nonzero(value))
+    source = ctx.shape(0)
     rank = None if source is None else max(1, len(source))
     kind = ctx.node.attr("dtype", DType.INT64)  # CANN's operator can give int32 as well
     if kind not in (DType.INT64, DType.INT32):
         raise ctx.fail("gives int64 or int32", kind)
-    ctx.set(0, DType(kind), (rank, count))
+    ctx.set(0, DType(kind), (rank, None))
 
 
 def _nonzero(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:

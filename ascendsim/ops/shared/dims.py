@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from ascendsim.graph.ir import Dim, Shape
 from ascendsim.opset import InferContext
 
@@ -37,6 +39,8 @@ def wrapped_axes(ctx: InferContext, axes: Iterable[int], rank: int) -> tuple[int
 def known_ints(ctx: InferContext, index: int) -> tuple[int, ...] | None:
     """An input's values as integers if they are known, else None (also if the input is left out)."""
     value = ctx.value(index)
+    if value is not None and value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise ctx.fail(f"needs whole numbers as input {index}", value.reshape(-1).tolist())
     return None if value is None else tuple(map(int, value.reshape(-1).tolist()))
 
 

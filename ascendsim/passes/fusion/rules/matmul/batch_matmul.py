@@ -69,6 +69,8 @@ class BatchMatMulV2ReshapeFusionPass(FusionRule):
         reason = not_static(operands)
         if reason is not None:
             return reason
+        if match.root.output.elements == 0 or any(operand.elements == 0 for operand in operands):
+            return "an operand is empty"
         return (
             None if any(len(operand.static_shape) == 1 for operand in operands) else "no operand is a vector"
         )
