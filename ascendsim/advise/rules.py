@@ -1,5 +1,5 @@
-"""Which operators are slow and why: the thresholds of the vendor's advisor (msprof-analyze, msopprof) on the
-simulated counters.
+"""Which operators are slow and why: what bounds them (`profiling.metrics.bound_by`), and the thresholds of
+the vendor's advisor (msprof-analyze, msopprof) on the simulated counters.
 
 The method is that of the Ascend 310 tuning guide: find the operator types that take the time in Op Statistic,
 note their task ids, and look these up in the AI Core Metrics: an id that is missing there ran on the AI CPU.
@@ -16,16 +16,10 @@ from ascendsim.opset.facts import Kind
 from ascendsim.opset.work import LowerContext, MoveWork
 from ascendsim.passes.levers.transpose_list import FILE
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
-from ascendsim.profiling.metrics import PIPE_NAMES
+from ascendsim.profiling.metrics import LATENCY, PIPE_NAMES, busiest_pipe, task_metrics
 
 AI_CPU_US = 20.0  # rules/en/aicpu_rules.yaml: tasks of the AI CPU above it are reported
-NO_BOUND = 0.80  # config/config.ini operator_bound_ratio: no pipe busier than this = "no bound" operator
-NO_BOUND_US = 20.0  # operator_bound_checker.py _MIN_TASK_DURATION
-CUBE_MAC = 0.80  # rules/en/aicore_performance.yaml, cube operators
-CUBE_MTE2 = 0.95
-VECTOR = 0.70  # the same for vector operators: vec, mte2, mte3 each
-VECTOR_SUM = 0.90  # vec + mte2 + mte3
-MEMORY_BOUND = 1.0  # msprof: mte2_ratio / max(mac_ratio, vec_ratio)
+LONG_US = 20.0  # operator_bound_checker.py _MIN_TASK_DURATION
 LOW_COMPUTE = 0.20  # msopprof storage_access.cpp: compute usage below it
 INNER_AXIS = 256  # ai_core_performance_checker.py INNER_AXIS_256, matrix products
 _SHOWN = 4  # findings of one operator type in the table, most frequent first
@@ -104,23 +98,14 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
         return ()
     if not view.on_ai_core:
         return (_types(view),) if us > AI_CPU_US else ()
-    found = []
-    busiest = max(PIPE_NAMES, key=view.ratio)
-    ratios = {pipe: view.ratio(pipe) for pipe in PIPE_NAMES}
-    if us > NO_BOUND_US and ratios[busiest] <= NO_BOUND:
-        found.append("no bound: no pipe is busy for more than 80 %")
-    found += _last_round(run, view)
-    compute = max(ratios["M"], ratios["V"])
-    if compute and ratios["MTE2"] / compute > MEMORY_BOUND:
-        found.append("memory bound: MTE2 is busier than Cube and Vector")
-    if us > NO_BOUND_US and compute < LOW_COMPUTE:
+    found = [_bound(run, view), *_last_round(run, view)]
+    if us > LONG_US and max(view.ratio("M"), view.ratio("V")) < LOW_COMPUTE:
         found.append("Cube and Vector are busy for less than 20 %")
-    found.append(_bound(view, ratios))
     if Kind.MATMUL in view.kinds:
         inner = view.inputs()[0].static_shape[-1] if view.inputs() and view.inputs()[0].static_shape else 0
         if inner % INNER_AXIS:
             found.append("inner axis is no multiple of 256")
-    return tuple(text for text in found if text)
+    return tuple(found)
 
 
 def _last_round(run: ProfiledRun, view: TaskView) -> list[str]:
@@ -137,24 +122,15 @@ def _last_round(run: ProfiledRun, view: TaskView) -> list[str]:
     return found
 
 
-def _bound(view: TaskView, ratios: dict[str, float]) -> str:
-    if view.busy("M"):
-        names = [
-            name
-            for name, pipe, limit in (("mac", "M", CUBE_MAC), ("mte2", "MTE2", CUBE_MTE2))
-            if ratios[pipe] >= limit
-        ]
-    else:
-        names = [
-            name
-            for name, pipe in (("vec", "V"), ("mte2", "MTE2"), ("mte3", "MTE3"))
-            if ratios[pipe] >= VECTOR
-        ]
-        if not names and ratios["V"] + ratios["MTE2"] + ratios["MTE3"] >= VECTOR_SUM:
-            names = ["vec_mte2_mte3"]
-        if not names and ratios["S"] >= NO_BOUND:
-            names = ["scalar"]
-    return f"{'_and_'.join(names)} bound" if names else ""
+def _bound(run: ProfiledRun, view: TaskView) -> str:
+    """What bounds a task, by the one rule that tables of runs have too; where nothing is near its limit, the
+    pipe that comes nearest.
+    """
+    bound = task_metrics(run, view).bound
+    pipe = busiest_pipe(view)
+    if bound == LATENCY and view.busy(pipe):
+        return f"bound by {bound}, {PIPE_NAMES[pipe]} busiest"
+    return f"bound by {bound}"
 
 
 def _types(view: TaskView) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ascendsim import profiling
+from ascendsim.api.intervals import intervals_of_variants
 from ascendsim.api.result import Result
 from ascendsim.api.running import run as run_model
 from ascendsim.api.running import simulate
@@ -50,8 +51,9 @@ class Comparison:
     figures: tuple[VariantFigures, ...]
 
     def table(self) -> Table:
-        """One row a variant: time and where it is likely to be (`Result.duration_interval`), speed-up, bytes,
-        tasks, launches, memory, and the largest difference of the outputs.
+        """One row a variant: time and where it is likely to be (`Result.duration_interval`; variants whose
+        errors have a cause in common share its factors), speed-up, bytes, tasks, launches, memory, and the
+        largest difference of the outputs.
 
         "Block launches" are blocks that started on a core, "Launch(us)" what the starts of all tasks cost,
         "Memory" is all device memory but weights, "Of range" the largest difference over the range of the
@@ -201,7 +203,7 @@ def compare(
         compare_figures(
             {name: result.profile for name, result in results.items()},
             _differences(results),
-            {name: result.duration_interval() for name, result in results.items()},
+            intervals_of_variants(results),
         ),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
 
 from ascendsim.api.origins import set_origin, source_model
+from ascendsim.api.titles import title_by_file
 from ascendsim.compiler.atc_options import Framework
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
@@ -74,6 +75,7 @@ def load(
         "fold": fold,
     }
     held: Any = Path(source) if isinstance(source, PathLike) else source
+    file = held
     foreign = source_model(held, framework, weight)
     if foreign is not None:
         held, framework = foreign
@@ -96,6 +98,7 @@ def load(
     # MindIR's files beside it hold the bytes of weights; a caffemodel is a message, which the front end reads
     folder = Path(str(source)).parent if foreign is not None and framework == "mindspore" else None
     graph = load_onnx(held, opset=opset_with(operators), folder=folder, **options)
+    title_by_file(graph, file)
     if foreign is not None:
         kind = "mindir" if framework == "mindspore" else framework
         graph.metadata.update(format=kind, file=Path(str(source)).name)

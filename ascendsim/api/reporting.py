@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ascendsim.api.intervals import Timed, intervals_of_variants
 from ascendsim.compiler.memory_report import MemoryReport
-from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.errors import InputError
 from ascendsim.core.table import Table
+from ascendsim.profiling.interval import DurationInterval
 from ascendsim.profiling.view import ProfiledRun
 from ascendsim.report import Report, Subject, check_report, make_report
 
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
     from ascendsim.plot.memory_map import MemoryMapDisplay
 
 
-class Shown(Protocol):
+class Shown(Timed, Protocol):
     """What a report asks of a `Result`."""
 
-    @property
-    def model(self) -> CompiledModel: ...
     @property
     def profile(self) -> ProfiledRun: ...
     @property
@@ -48,7 +47,8 @@ def report(
     """
     if path is not None:
         check_report(path)
-    subjects = [_subject(name, result) for name, result in results.items()]
+    likely = intervals_of_variants(results)
+    subjects = [_subject(name, result, likely[name]) for name, result in results.items()]
     first = next(iter(results.values()))
     chips = dict.fromkeys(result.model.soc.name for result in results.values())
     title = f"{first.model.source.name} on {', '.join(chips)}"
@@ -56,7 +56,7 @@ def report(
     return page if path is None else page.save(path)
 
 
-def _subject(name: str, result: Shown) -> Subject:
+def _subject(name: str, result: Shown, likely: DurationInterval) -> Subject:
     model = result.model
     return Subject(
         name,
@@ -64,6 +64,7 @@ def _subject(name: str, result: Shown) -> Subject:
         model.source,
         _memory(result),
         model.program.memory.peak_bytes,
+        f"{likely} ({likely.share:.0%}: {likely.note})" if result.duration_us else "",
         {name: text for name, text in model.options.plain().items() if text not in ("{}", "()", "[]")},
     )
 

@@ -31,6 +31,8 @@ def summary(model: CompiledModel) -> Iterator[str]:
         )
     if buffers.blocks:
         yield f"L2 fusion: {len(buffers.blocks)} blocks run in passes of a smaller batch"
+    if buffers.whole:
+        yield buffers.whole
     if buffers.l2 is not None:
         plan = buffers.l2
         yield (

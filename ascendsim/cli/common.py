@@ -7,20 +7,25 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from ascendsim.core.errors import InputError
-from ascendsim.core.text_table import is_numeric, plain_table
+from ascendsim.core.text_table import (
+    GAP,
+    cell_rooms,
+    fitted_rows,
+    is_numeric,
+    plain_table,
+    stacked_heads,
+)
 
 INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells have it
 Cell = str | int | float
-_LEAST_NAME = 8  # letters of a name in a table, however narrow the terminal
-_GAP = 2  # between columns
-_SENTENCE = 20  # letters of a line in a column of sentences where names need room
+PIPE_WIDTH = 120  # letters of a line where there is no terminal: logs, mails and pages show as many
 _MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8
 _MAX_DIM = 1 << 40
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: str = "") -> None:
-    """Prints a table: with rules and bold heads on a terminal, plain aligned text elsewhere. Columns of
-    numbers stand right.
+    """Prints a table: with rules and bold heads on a terminal, plain aligned text of at most `PIPE_WIDTH`
+    letters a line elsewhere. Columns of numbers stand right.
 
     Args:
         columns: Heads.
@@ -32,7 +37,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], title: s
     if sys.stdout.isatty():
         _print_rich(columns, cells, right, title)
     else:
-        sys.stdout.write(plain_table(columns, cells, right, title))
+        sys.stdout.write(plain_table(columns, cells, right, title, PIPE_WIDTH))
 
 
 def parse_input_shape(text: str | None) -> dict[str, tuple[int, ...]]:
@@ -118,48 +123,11 @@ def _print_rich(
     table = Table(
         title=title or None, title_justify="left", box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0)
     )
-    # the unit below the name: narrow columns leave room for text
-    heads = [
-        column.replace("(", "\n(") if number else column
-        for column, number in zip(columns, right, strict=True)
-    ]
+    heads = stacked_heads(columns, right)
     console = Console()
-    rooms = _rooms(heads, rows, right, console.width)
+    rooms = cell_rooms(heads, rows, right, console.width - GAP)
     for head, number in zip(heads, right, strict=True):
         table.add_column(Text(head), justify="right" if number else "left", overflow="fold", no_wrap=number)
-    for row in rows:  # Text: names may contain [brackets]
-        table.add_row(*(Text(middle_cut(cell, room)) for cell, room in zip(row, rooms, strict=True)))
+    for row in fitted_rows(rows, rooms):  # Text: names may contain [brackets]
+        table.add_row(*map(Text, row))
     console.print(table)
-
-
-def middle_cut(text: str, room: int) -> str:
-    """A text of at most `room` letters, without its middle if it is longer; the tail says more than the head.
-
-    >>> middle_cut("/layer4/layer4.0/conv2/Conv", 16), middle_cut("/conv1/Conv", 16)
-    ('/layer…onv2/Conv', '/conv1/Conv')
-    """
-    if len(text) <= room:
-        return text
-    head = (room - 1) * 2 // 5
-    return f"{text[:head]}…{text[len(text) - (room - 1 - head) :]}"
-
-
-def _rooms(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
-) -> list[int]:
-    """Letters that the cells of each column may have: names share what numbers and sentences leave."""
-    wide = [max([len(cell) for cell in column], default=0) for column in zip(*rows, strict=True)]
-    wide = wide or [0] * len(heads)
-    whole = [max([size, *map(len, head.split("\n"))]) for size, head in zip(wide, heads, strict=True)]
-    texts = [index for index, number in enumerate(right) if not number]
-    sentences = [
-        index for index in texts if wide[index] > _SENTENCE and any(" " in row[index] for row in rows)
-    ]
-    names = [index for index in texts if index not in sentences]
-    left = width - _GAP * len(heads) - sum(whole) + sum(whole[index] for index in texts)
-    left -= sum(min(whole[index], _SENTENCE) for index in sentences)
-    rooms = list(whole)
-    for done, index in enumerate(sorted(names, key=lambda index: whole[index])):
-        rooms[index] = min(whole[index], max(_LEAST_NAME, left // (len(names) - done)))
-        left -= rooms[index]
-    return rooms

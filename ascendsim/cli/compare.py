@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ascendsim.api.result import Result
     from ascendsim.core.table import Cell, Table
     from ascendsim.graph.ir import Graph
+    from ascendsim.profiling.interval import DurationInterval
 
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
@@ -201,16 +202,25 @@ def _print(comparison: Comparison) -> None:
     """
     print(next(iter(comparison.results.values())).model.source.name)
     table = comparison.table()
-    *figures, _ = table.columns  # without the notes on values
-    rows = [row[:-1] for row in _cells(table)]
+    # the notes on values and the interval stand below, and what nothing is known of nowhere
+    left_out = {"Values", "Likely from(us)", "Likely to(us)"}
+    shown = [
+        index
+        for index, column in enumerate(table.columns)
+        if column not in left_out and any(cell is not None for cell in table.column(column))
+    ]
+    figures = [table.columns[index] for index in shown]
+    rows = [[row[index] for index in shown] for row in _cells(table)]
     if len(rows) <= _COLUMNS:
         names, *columns = zip(figures, *rows, strict=True)
         print_table(names, columns)
     else:
         print_table(figures, rows)
-    notes = {figure.likely.note: None for figure in comparison.figures if figure.likely is not None}
-    for note in notes:
-        print(f"likely, 80%: {note}")
+    print("Launch(us): of all tasks added up, which overlap: no part of the time")
+    for line in _likely_lines(comparison):
+        print(line)
+    for line in dict.fromkeys(_notes(comparison)):
+        print(line)
     reasons = {
         figure.difference.note: figure.name
         for figure in reversed(comparison.figures)
@@ -218,6 +228,44 @@ def _print(comparison: Comparison) -> None:
     }
     for reason, name in reasons.items():
         print(f"outputs not compared ({name}): {reason}")
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    """What the figures of variants do not say by themselves."""
+    figures = comparison.figures
+    kept = [f.name for f in figures if f.ddr_write_bytes < _output_bytes(comparison.results[f.name])]
+    if kept:
+        yield f"DDR write of {', '.join(kept)}: results that L2 holds are still there at the end"
+    for name, result in comparison.results.items():
+        if result.model.buffers.whole:
+            yield f"{name}: {result.model.buffers.whole}"
+
+
+def _output_bytes(result: Result) -> int:
+    """Bytes of the results that a run leaves on the device, those of known sizes."""
+    outputs = result.profile.graph.outputs
+    return sum(tensor.storage_bytes for tensor in outputs if tensor.is_static and tensor.dtype is not None)
+
+
+def _likely_lines(comparison: Comparison) -> list[str]:
+    """Where a real chip is likely to be done: one line for all variants with the same factors, of the one
+    that rests on measurements if there is one.
+    """
+    groups: dict[tuple[str, str], list[tuple[str, DurationInterval]]] = {}
+    for figure in comparison.figures:
+        likely, us = figure.likely, figure.duration_us
+        if likely is not None and us:
+            factors = (f"{likely.low_us / us:.2f}", f"{likely.high_us / us:.2f}")
+            groups.setdefault(factors, []).append((figure.name, likely))
+    lines = []
+    for (low, high), members in groups.items():
+        name, likely = min(members, key=lambda member: len(member[1].note))  # the others quote its note
+        ends = str(likely).removeprefix("likely ")
+        of = "" if len(groups) == 1 else f" of {', '.join(other for other, _ in members)}"
+        lines.append(
+            f"likely ({likely.share:.0%}): {low} to {high} times the time{of}, {name} {ends} ({likely.note})"
+        )
+    return lines
 
 
 def _cells(table: Table) -> list[list[str]]:

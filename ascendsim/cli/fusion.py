@@ -17,10 +17,15 @@ from ascendsim.cli.model_options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ascendsim.compiler.fusion import PassState
     from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.cli.own import own_rules
 
 NAME = "fusion"
+# why a pass is on or off that somebody named
+USER_REASONS = ("--optimization_switch", "switch file", "ExceptionalPassOfO1Level in the switch file")
 HELP = "list the fusion passes: whether each runs and why, and what it did in a model"
 
 
@@ -31,7 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_model_options(listing, optional=True)
     add_chip_options(listing)
-    listing.add_argument("--all", action="store_true", help="list CANN's passes too that have no rule here")
+    text = "list passes too that found nothing in the model, and CANN's passes that have no rule here"
+    listing.add_argument("--all", action="store_true", help=text)
     listing.add_argument(
         "--refusals", action="store_true", help="say for each match that was left as it is why"
     )
@@ -47,12 +53,15 @@ def run(args: argparse.Namespace) -> int:
     report = None if model is None else model.fusion
     print_warnings(settings.switches.warnings if report is None else report.warnings)
     states = pass_states(settings, report, args.all)
+    shown = states if report is None else _most_effect_first(states, args.all)
     columns = ("pass", "kind", "state", "why", "matched", "effected")
     rows = [
         (item.name, item.kind, item.state, item.why, _count(item.matched), _count(item.effected))
-        for item in states
+        for item in shown
     ]
     print_table(columns, rows)
+    if hidden := len(states) - len(shown):
+        print(f"{hidden} others matched nothing: --all lists them")
     running = sum(item.state == "on" for item in states)
     print(f"{len(states)} passes, {running} on")
     if model is not None:
@@ -60,6 +69,22 @@ def run(args: argparse.Namespace) -> int:
     if args.refusals and report is not None:
         _print_refusals(report)
     return 0
+
+
+def _most_effect_first(states: Sequence[PassState], everything: bool) -> list[PassState]:
+    """Passes by what they did in a model, and of those that did nothing only the ones that the user switched
+    or wrote, unless all are wanted.
+    """
+    wanted = [
+        item
+        for item in states
+        if everything
+        or item.matched
+        or item.effected
+        or item.why in USER_REASONS
+        or item.kind == "graph custom"
+    ]
+    return sorted(wanted, key=lambda item: (-(item.effected or 0), -(item.matched or 0)))
 
 
 def _print_refusals(report: FusionReport) -> None:

@@ -83,6 +83,7 @@ def _check_purpose(args: argparse.Namespace) -> None:
 def _sweep(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.core.progress import shown_progress
+    from ascendsim.llm.interval import likely_line
     from ascendsim.llm.sweeping import sweep
 
     batches, contexts = numbers("--batch", args.batch or "1"), numbers("--context", args.context or "1k")
@@ -95,6 +96,7 @@ def _sweep(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
     if found.note:
         print(found.note)
     print_formatted(found.table())
+    print(likely_line(found.soc))
     for length in prompts:
         result = model.prefill(soc, batches[0], length, args.mode)
         print(f"prefill of {batches[0]} x {length} tokens: {result.duration_us / 1000:,.2f} ms")
@@ -120,6 +122,7 @@ def _sweep(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
 def _serve(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
     from ascendsim.cli.run import print_formatted
     from ascendsim.core.progress import shown_progress
+    from ascendsim.llm.interval import likely_line
     from ascendsim.llm.server import serve
 
     requests = _requests(args.serve)
@@ -133,6 +136,7 @@ def _serve(args: argparse.Namespace, model: LanguageModel, soc: SocSpec) -> int:
         print("lengths are estimated from letters")
     print_formatted(found.summary())
     print_formatted(found.table())
+    print(likely_line(found.soc))
     if args.output is not None:
         folder = make_folder(args.output)
         for table in (found.summary(), found.table()):

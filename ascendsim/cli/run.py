@@ -168,6 +168,8 @@ def _print_export(written: Export) -> None:
 
 def print_result(result: Result, top: int) -> None:
     """Prints the totals and the operators that take the most time."""
+    from ascendsim.profiling.metrics import BOUND_PAGE
+
     total, memory = result.summary(), result.model.program.memory
     batch, runs = f"batch {total.batch}", result.model.program.info.runs
     if result.image_run is not None:
@@ -189,6 +191,8 @@ def print_result(result: Result, top: int) -> None:
         print("extended by " + ", ".join(f"{name} {version}" for name, version in extended_by.items()))
     if gear := result.model.program.info.gear:
         print(f"gear {gear}")
+    if result.model.buffers.whole:
+        print(result.model.buffers.whole)
     if result.schedule_reasons:
         print("scheduled by the host, task by task: " + "; ".join(result.schedule_reasons))
     print(
@@ -200,6 +204,10 @@ def print_result(result: Result, top: int) -> None:
     print()
     print_formatted(result.top_operators(top))
     print("Share(%): of the time of all tasks added up; Of peak(%): of the Cube's rate, or of the memory's")
+    print(
+        "Bound by: what keeps the operator from being faster; latency: nothing is near its limit, pipes wait"
+    )
+    print(f"for each other; Busiest pipe: the one nearest to its limit (what to do about each: {BOUND_PAGE})")
     print()
     if total.assumed:
         print(f"{len(total.assumed)} figures of the chip are assumed (ascendsim soc show {total.soc})")

@@ -68,11 +68,13 @@ class BufferReport:
         blocks: Cut into smaller batches.
         l2: What lies in L2; None on chips whose L2 is a cache.
         l1: Convolutions joined through L1, and why others were not.
+        whole: Why batches run whole that would be cut if they were smaller; "" if that is not so.
     """
 
     blocks: tuple[SplitBlock, ...] = ()
     l2: L2Plan | None = None
     l1: L1Report = field(default_factory=L1Report)
+    whole: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -147,12 +149,13 @@ class L2Fusion:
         if not capacity:
             return program
         blocks: tuple[SplitBlock, ...] = ()
+        whole = self._left_whole(graph, program, capacity) if self.options.batch == "chip" else ""
         if self.options.batch == "split" or (self.options.batch == "chip" and self._chip_cuts(graph)):
             blocks = self._cut(graph, program, capacity)
             if blocks:
                 program = lower_graph(graph, self.soc, self.opset, options=self.lowering)
         plan = self._plan(graph, program)
-        self.report = BufferReport(blocks, plan)
+        self.report = BufferReport(blocks, plan, whole=whole)
         return program if plan is None else with_placement(program, plan)
 
     def _chip_cuts(self, graph: Graph) -> bool:
@@ -160,6 +163,19 @@ class L2Fusion:
         most = self.soc.kernels.cut_batches
         return (
             most is not None and find_batch(graph, self.opset).batch <= most and is_plain(graph, self.opset)
+        )
+
+    def _left_whole(self, graph: Graph, program: Program, capacity: int) -> str:
+        """Why a batch that L2 cannot hold runs whole where the chip's compiler cuts smaller ones; "" if it
+        does not.
+        """
+        most = self.soc.kernels.cut_batches
+        batch = find_batch(graph, self.opset).batch
+        if most is None or batch <= most or _all_fit(program, capacity) or not is_plain(graph, self.opset):
+            return ""
+        return (
+            f"batch {batch} runs whole: {self.soc.name} is seen to cut batches into smaller ones up to "
+            f"{most} only (l2_batch=split cuts any)"
         )
 
     def _cut(self, graph: Graph, program: Program, capacity: int) -> tuple[SplitBlock, ...]:

@@ -227,8 +227,10 @@ def label_texts(name: str) -> tuple[str, str, str]:
     ('layer1.0/conv1/Conv+Relu', 'layer1.0/conv1', 'conv1')
     >>> label_texts("/encoder/layer.3/attention/query/MatMul"), label_texts("Conv_12")
     (('layer.3/query/MatMul', 'layer.3/query', 'query'), ('Conv_12', 'Conv_12', 'Conv_12'))
+    >>> label_texts("encoder.layer.3.attention.query.MatMul")
+    ('layer.3/query/MatMul', 'layer.3/query', 'query')
     """
-    fused = [[part for part in own.split("/") if part] or [own] for own in name.split(FUSED_SEPARATOR)]
+    fused = [_scopes(own) for own in name.split(FUSED_SEPARATOR)]
     operators = FUSED_SEPARATOR.join(parts[-1] for parts in fused)
     *outer, layer = fused[0][:-1] or [""]
     if not layer:
@@ -236,6 +238,24 @@ def label_texts(name: str) -> tuple[str, str, str]:
     numbered = [scope for scope in outer if any(letter.isdigit() for letter in scope)]
     placed = "/".join([*(numbered[-1:] or outer[-1:]), layer])
     return f"{placed}/{operators}", placed, layer
+
+
+def _scopes(name: str) -> list[str]:
+    """The scopes of an operator, from the outermost, and its own name: between "/", or between the dots of a
+    module's path, where a number belongs to the word before it.
+
+    >>> _scopes("/encoder/layer.3/MatMul"), _scopes("encoder.layer.3.MatMul"), _scopes("v1.5")
+    (['encoder', 'layer.3', 'MatMul'], ['encoder', 'layer.3', 'MatMul'], ['v1.5'])
+    """
+    if "/" in name:
+        return [part for part in name.split("/") if part] or [name]
+    parts: list[str] = []
+    for part in name.split("."):
+        if parts and (part.isdigit() or not part):
+            parts[-1] += f".{part}"
+        else:
+            parts.append(part)
+    return parts
 
 
 def draw_legend(ax: Axes, kinds: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import write_whole
+from ascendsim.core.text_table import middle_cut
 from ascendsim.plot.palette import FAINT, INK
 
 if TYPE_CHECKING:
@@ -124,12 +125,17 @@ def fits(candidates: Sequence[str], size: float, dpi: float, room: float) -> str
 
 
 def shortened(text: str, size: float, dpi: float, room: float) -> str:
-    """A text cut to `room` pixels with an ellipsis; "" if fewer than six letters would be left."""
-    kept = int(len(text) * room / max(text_width(text, size, dpi), 1e-9))
-    while kept >= 6:
-        if text_width(f"{text[:kept]}…", size, dpi) <= room:
-            return f"{text[:kept]}…"
-        kept -= 1
+    """A text of at most `room` pixels, without its middle, since the tail says more than the head; "" if
+    fewer than six letters would be left.
+    """
+    if text_width(text, size, dpi) <= room:
+        return text
+    letters = int(len(text) * room / max(text_width(text, size, dpi), 1e-9)) + 1
+    while letters > 6:
+        cut = middle_cut(text, letters)
+        if text_width(cut, size, dpi) <= room:
+            return cut
+        letters -= 1
     return ""
 
 

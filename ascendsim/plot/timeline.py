@@ -10,7 +10,7 @@ densities and five give one of names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -35,6 +35,10 @@ from ascendsim.profiling.view import ProfiledRun, TaskView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+THIN = 0.45  # height of the lane of a pipe that hardly worked: its name still fits
+IDLE = 0.02  # busy share below which a pipe hardly worked ...
+IDLE_BESIDE = 0.1  # ... if another one worked ten times as much
 
 Level = Literal["auto", "task", "instruction"]
 
@@ -208,7 +212,17 @@ def _pipe_lanes(
         )
     if level == "instruction" or (level == "auto" and complete):
         return instruction_lanes(run, records, cores)
-    return share_lanes(run, views)
+    return _thin_where_idle(share_lanes(run, views), window)
+
+
+def _thin_where_idle(lanes: Sequence[Lane], window: Window) -> list[Lane]:
+    """Pipes that hardly worked take less of the picture's height."""
+    busy = [lane.busy_share(window) for lane in lanes]
+    most = max(busy, default=0.0)
+    return [
+        replace(lane, weight=THIN) if lane.shares and share < min(IDLE, most * IDLE_BESIDE) else lane
+        for lane, share in zip(lanes, busy, strict=True)
+    ]
 
 
 def _choose(lanes: Sequence[Lane], wanted: Sequence[str]) -> list[Lane]:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from statistics import NormalDist
@@ -128,6 +128,39 @@ def interval_of(
         )
     low_us, high_us = duration_us * below, duration_us * above
     return DurationInterval(low_us, high_us, share, kind, len(known), len(alike), note)
+
+
+def shared_intervals(
+    found: Mapping[str, DurationInterval], durations_us: Mapping[str, float], alike: Mapping[str, Hashable]
+) -> dict[str, DurationInterval]:
+    """Intervals of variants that are compared: what their errors have in common cancels, so those of one
+    kind on one chip get the factors of the one that rests on measurements.
+
+    Args:
+        found: The interval of each variant by itself.
+        durations_us: As simulated, by the same names.
+        alike: By the same names, what variants with common errors have the same of.
+
+    Returns:
+        By the same names, in their order.
+    """
+    anchors: dict[Hashable, str] = {}
+    for name, interval in found.items():
+        if interval.known:
+            anchors.setdefault(alike[name], name)
+    shared = dict(found)
+    for name, interval in found.items():
+        anchor = anchors.get(alike[name])
+        if anchor is None or interval.known or not durations_us[anchor]:
+            continue
+        known, ratio = found[anchor], durations_us[name] / durations_us[anchor]
+        shared[name] = replace(
+            known,
+            low_us=known.low_us * ratio,
+            high_us=known.high_us * ratio,
+            note=f"by the factors of {anchor}, whose errors are known: {known.note}",
+        )
+    return shared
 
 
 def rows_for(soc: str, older: bool = False, operators: bool = False) -> tuple[MeasuredError, ...]:

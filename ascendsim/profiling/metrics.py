@@ -21,6 +21,8 @@ PIPE_NAMES = {
 }
 """Pipes as people call them, in the order of reports."""
 
+LATENCY = "latency"  # the bound of a task in which nothing is near its limit
+BOUND_PAGE = "docs/bound_by.md"  # what each bound means, and what to do about it
 BOUND_RATIO = 0.80  # a pipe this busy bounds its task: MindStudio's "no bound" rule (operator_bound_ratio)
 # bandwidth of DDR or L2 this well used is the bottleneck behind a busy MTE (speed-of-light convention, > 60
 # %)
@@ -44,6 +46,8 @@ class TaskMetrics:
         view: The task.
         engine: See `engine_of`.
         bound: See `bound_by`.
+        busiest: The pipe that was busy for most of the time, and for how much of it: "MTE2 39 %"; "" for
+            tasks that run elsewhere than on the cores, or kept no pipe busy.
         time_us: Duration.
         tflops: Useful multiply-adds on the Cube x 2 / time, in 10^12/s; 0 if it used no Cube.
         peak_tflops: The whole chip's peak in the task's Cube type.
@@ -57,6 +61,7 @@ class TaskMetrics:
     view: TaskView
     engine: str
     bound: str
+    busiest: str
     time_us: float
     tflops: float
     peak_tflops: float
@@ -195,7 +200,7 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
     if not view.on_ai_core:
         return OTHER_ENGINES[view.task.kind]
     memory = max(ddr_share, l2_share) >= MEMORY_RATIO
-    busiest = max(PIPE_NAMES, key=view.ratio)
+    busiest = busiest_pipe(view)
     if view.record.dispatch > view.busy(busiest) / max(view.record.cores, 1):
         return "dispatch"
     if launch_share > LAUNCH_RATIO:
@@ -204,7 +209,19 @@ def bound_by(view: TaskView, ddr_share: float, l2_share: float, launch_share: fl
         return PIPE_NAMES[busiest]
     if memory:
         return "DDR" if ddr_share >= l2_share else "L2"
-    return "latency"
+    return LATENCY
+
+
+def busiest_pipe(view: TaskView) -> str:
+    """The pipe with the largest busy ratio (one of `PIPE_NAMES`' keys); the first of those that are equal."""
+    return max(PIPE_NAMES, key=view.ratio)
+
+
+def busiest_text(view: TaskView) -> str:
+    """See `TaskMetrics.busiest`."""
+    pipe = busiest_pipe(view)
+    share = view.ratio(pipe) if view.on_ai_core else 0.0
+    return f"{PIPE_NAMES[pipe]} {100 * share:.0f} %" if share else ""
 
 
 def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
@@ -220,6 +237,7 @@ def task_metrics(run: ProfiledRun, view: TaskView) -> TaskMetrics:
         view=view,
         engine=engine_of(view),
         bound=bound_by(view, ddr, l2, launch),
+        busiest=busiest_text(view),
         time_us=us,
         tflops=2 * record.macs * per_us / 1e6,
         peak_tflops=peak_tflops(soc, _cube_dtype(view)) if record.macs else 0.0,

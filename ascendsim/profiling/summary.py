@@ -106,9 +106,9 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
     """The tasks that take the most time.
 
     Columns: operator, type, engine (`metrics.engine_of`), time, share of the run's summed task time, what
-    bounds it (the rule is that of `metrics.bound_by`), Cube rate in 10^12 operations/s, rates at DDR and L2
-    in 10^9 B/s, and achieved against peak in percent: of the Cube for tasks with useful multiply-adds, of the
-    busier of DDR and L2 for the others (N/A for the AI CPU).
+    bounds it (the rule is that of `metrics.bound_by`), the busiest pipe and its share of the time, Cube rate
+    in 10^12 operations/s, rates at DDR and L2 in 10^9 B/s, and achieved against peak in percent: of the Cube
+    for tasks with useful multiply-adds, of the busier of DDR and L2 for the others (N/A for the AI CPU).
     """
     total = sum(view.duration for view in run.tasks)
     views = sorted(run.tasks, key=lambda view: (-view.duration, view.id))[: max(count, 0)]
@@ -127,6 +127,7 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
                 figures.time_us,
                 share,
                 figures.bound,
+                figures.busiest or None,
                 tflops,
                 *rates,
                 peak,
@@ -139,6 +140,7 @@ def top_operators(run: ProfiledRun, count: int = 10) -> Table:
         "Time(us)",
         "Share(%)",
         "Bound by",
+        "Busiest pipe",
         "TFLOP/s",
         "DDR(GB/s)",
         "L2(GB/s)",

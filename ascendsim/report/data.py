@@ -14,21 +14,25 @@ from ascendsim.report.subject import Columns, Subject, short, task_sources
 OPERATOR_COLUMNS = (
     "Name",
     "Type",
-    "Kind",
     "Start(us)",
     "Time(us)",
     "Share(%)",
     "Engine",
     "Bound by",
-    "Cube operations a DDR byte",
+    "Busiest pipe",
     "TFLOP/s",
     "DDR(GB/s)",
     "L2(GB/s)",
     "Of peak(%)",
+    "Kind",
+    "Cube operations a DDR byte",
     "Blocks",
     "Stream",
     "Original operators",
 )
+
+
+SHOWN = OPERATOR_COLUMNS.index("Kind")  # columns that a page shows at first: what fits into a window's width
 
 
 def run_columns(subject: Subject, window: Window | None = None) -> Columns:
@@ -39,6 +43,7 @@ def run_columns(subject: Subject, window: Window | None = None) -> Columns:
         "chip": run.soc.name,
         "end": round(run.trace.duration_us * STEPS_PER_US),
         "facts": _facts(subject),
+        "likely": subject.likely,
         "engines": {name: short(100 * share) for name, share in summarise(run).engine_shares.items()},
         "ops": operator_columns(subject),
         "lanes": span_columns(run, window),
@@ -77,19 +82,20 @@ def operator_columns(subject: Subject) -> Columns:
             (
                 view.name,
                 view.op_type,
-                kind_of(view),
                 round(run.us(view.record.start), 3),
                 round(figures.time_us, 3),
                 short(100 * view.duration / total if total else 0.0),
                 figures.engine,
                 figures.bound,
-                short(2 * macs / moved) if macs and moved else None,
+                figures.busiest or None,
                 short(figures.tflops) if macs else None,
                 *(
                     short(rate) if view.on_ai_core else None
                     for rate in (figures.ddr_gb_per_s, figures.l2_gb_per_s)
                 ),
                 short(100 * figures.of_peak) if view.on_ai_core else None,
+                kind_of(view),
+                short(2 * macs / moved) if macs and moved else None,
                 view.record.blocks,
                 view.record.stream,
                 ";".join(task_sources(view)),
@@ -99,7 +105,7 @@ def operator_columns(subject: Subject) -> Columns:
     further = [name for name in table.columns if name not in ("Op Name", "OP Type", "Stream ID")]
     cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in OPERATOR_COLUMNS]
     cells += [[short(c, 6) if isinstance(c, float) else c for c in table.column(name)] for name in further]
-    return {"columns": [*OPERATOR_COLUMNS, *further], "shown": len(OPERATOR_COLUMNS), "cells": cells}
+    return {"columns": [*OPERATOR_COLUMNS, *further], "shown": SHOWN, "cells": cells}
 
 
 def memory_columns(subject: Subject) -> Columns | None:

@@ -24,6 +24,8 @@ class Subject:
         source: The graph as the user gave it.
         memory: Its memory plan over the time of the run; None if there is no plan of the whole.
         memory_bytes: Device memory for all but weights.
+        likely: Where its duration on a real chip is likely to be, and what that rests on; "" if nothing is
+            said.
         options: Options of `compile` that differ from their defaults, as text.
     """
 
@@ -32,6 +34,7 @@ class Subject:
     source: Graph
     memory: MemoryMapDisplay | None = None
     memory_bytes: int = 0
+    likely: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
 

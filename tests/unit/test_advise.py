@@ -19,6 +19,7 @@ from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.text import to_text
 from ascendsim.passes.levers import Relation, Site
+from ascendsim.profiling.summary import top_operators
 from tests.support.fusing import build, new_builder, random
 
 
@@ -219,10 +220,10 @@ def test_command_prints_proposals_and_writes_the_changed_model(
         "op_statistic_tasks.csv",
         "ai_core_metrics.csv",
         "declined.csv",
-        "graph_changed.txt",
-        "graph_changed.onnx",
+        "model_changed.txt",
+        "model_changed.onnx",
     }
-    changed = asim.load(tmp_path / "out" / "graph_changed.onnx")
+    changed = asim.load(tmp_path / "out" / "model_changed.onnx")
     assert not any(node.op_type == "Pow" for node in changed.nodes)
 
 
@@ -315,3 +316,20 @@ def test_the_last_round_counts_the_cores_that_a_block_can_run_on() -> None:
         said = [text for text in findings(run, view) if "last round" in text]
         text = f"{expected} of 7 VECTOR cores busy in the last round of blocks"
         assert said == ([text] if expected else [])
+
+
+def test_advice_and_runs_say_the_same_of_what_bounds_an_operator(models_dir: Path) -> None:
+    graph = asim.load(models_dir / "lenet5.onnx")
+    advice = asim.advise(graph, soc="Ascend310P3", trials=0)
+    run = asim.simulate(asim.compile(graph, "Ascend310P3")).profile
+    said = {}
+    for row in top_operators(run, len(run.tasks)).records():
+        said.setdefault(row["Type"], set()).add((row["Bound by"], row["Busiest pipe"]))
+    assert len(advice.operators) > 1
+    for row in advice.operators.records():
+        for found in str(row["Findings"]).split("; "):
+            if found.startswith("bound by "):
+                bound, _, busiest = found.removeprefix("bound by ").partition(" (")[0].partition(", ")
+                pipe = busiest.removesuffix(" busiest")
+                assert any(b == bound and str(p).startswith(pipe) for b, p in said[row["Type"]])
+        assert "bound by " in str(row["Findings"])

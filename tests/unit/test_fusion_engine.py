@@ -463,6 +463,28 @@ def test_list_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
     assert "passes," in capsys.readouterr().out
 
 
+def test_list_of_a_model_begins_with_what_took_effect(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def listed(*options: str) -> tuple[list[list[str]], str]:
+        assert main(["fusion", "list", str(LENET), *options]) == 0
+        table, rest = capsys.readouterr().out.split("passes,")[0].split("\n", 2)[2].rsplit("\n", 1)
+        rows = [line.split() for line in table.splitlines() if line.split()[-1].isdigit()]
+        return rows, table.splitlines()[-1] + rest
+
+    shown, closing = listed()
+    counts = [(int(row[-1]), int(row[-2])) for row in shown]  # effected, matched
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0][0] > 0
+    everything, _ = listed("--all")
+    nothing = [row for row in everything if row[-2:] == ["0", "0"]]
+    assert len(nothing) > 100
+    assert closing.startswith(f"{len(nothing)} others matched nothing: --all lists them")
+    switched = tmp_path / "switch.cfg"
+    switched.write_text("SoftmaxFusionPass:off")  # whoever names a pass wants to see what became of it
+    assert "SoftmaxFusionPass" in {row[0] for row in listed("--fusion_switch_file", str(switched))[0]}
+
+
 def test_command_errors_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     bad = tmp_path / "bad.cfg"
     bad.write_text('{"Switch": {"GraphFusion": {"SoftmaxFusionPass": "ON"}}}')

@@ -23,6 +23,7 @@ from ascendsim.profiling.interval import (
     FEWEST,
     OPERATOR,
     SAME_KIND,
+    UNMEASURED,
     MeasuredError,
     interval_of,
     measured_errors,
@@ -192,6 +193,44 @@ def test_the_interval_of_a_result(models_dir: Path) -> None:
     row = far.table().records()[1]
     assert row["Likely from(us)"] == pytest.approx(far.figures[1].duration_us / 2)
     assert "expect a factor of 2" in far.results["there"].duration_interval().note
+
+
+@pytest.mark.usefixtures("untimed_tiles")
+def test_variants_share_what_their_errors_have_in_common(
+    models_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = asim.load(models_dir / "lenet5.onnx")
+    models = {
+        level: asim.compile(graph, "Ascend310P3", fusion=level) for level in ("off", "graph", "ub", "all")
+    }
+    models["host"] = asim.compile(
+        graph, "Ascend310P3", schedule="host"
+    )  # its launches have errors of their own
+    models["far"] = asim.compile(graph, "Ascend910A")
+    found = asim.compare(models)
+    factors = {
+        f.name: (f.likely.low_us / f.duration_us, f.likely.high_us / f.duration_us) for f in found.figures
+    }
+    for level in ("off", "graph", "ub"):
+        assert factors[level] == pytest.approx(factors["all"])
+    assert factors["host"] == pytest.approx((1 / UNMEASURED, UNMEASURED)) != factors["all"]
+    assert factors["far"] != pytest.approx(factors["all"])
+    alone = found.results["all"].duration_interval()
+    assert factors["all"] == pytest.approx(
+        (alone.low_us / alone.high_us * factors["all"][1], factors["all"][1])
+    )
+    times = {f.name: f.duration_us for f in found.figures}
+    ends = {f.name: (f.likely.low_us, f.likely.high_us) for f in found.figures}
+    assert all(
+        ends[a] == ends[b] for a in ends for b in ends if times[a] == times[b] and {a, b} <= {"ub", "all"}
+    )
+    command = ["compare", str(models_dir / "lenet5.onnx"), "--values", "off", "--soc_version", "Ascend310P3"]
+    assert main([*command, "--fusion", "off,graph,ub,all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.lower().startswith("likely")]
+    assert f"all {str(alone).removeprefix('likely ')}" in line
+    # nothing was compared, so nothing says so in rows of dashes
+    assert not [line for line in lines if line.startswith(("Largest difference", "Of range"))]
 
 
 def test_a_single_operator_is_like_operators_that_were_measured() -> None:

@@ -37,13 +37,20 @@ function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.25 ? "#fff" : "#000";
 }
 
-/** The first of some texts that has room, else the last one cut short; nothing where three letters have none. */
+/** A name of at most `room` letters, without its middle if it is longer: the tail says more than the head. */
+function middleCut(text, room) {
+  if (text.length <= room) return text;
+  const head = Math.floor((room - 1) * 2 / 5);
+  return `${text.slice(0, head)}…${text.slice(text.length - (room - 1 - head))}`;
+}
+
+/** The first of some texts that has room, else the last one without its middle; nothing where three letters have none. */
 function fitted(g, room, ...texts) {
   const whole = texts.find(text => g.measureText(text).width <= room);
   if (whole !== undefined) return whole;
   const last = texts[texts.length - 1];
-  const letters = Math.floor(last.length * room / g.measureText(last).width) - 1;
-  return letters < 3 ? "" : `${last.slice(0, letters)}…`;
+  const letters = Math.floor(last.length * room / g.measureText(last).width);
+  return letters < 4 ? "" : middleCut(last, letters);
 }
 
 /** One line on a task: what it is, how long, and what bounds it. */
@@ -123,6 +130,16 @@ function picture(host, label, height, draw) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   paint();
   return { canvas, redraw };
+}
+
+/** The name of the run that a view shows, beside its heading, where there are several. */
+function nameRun(host) {
+  if (report.runs.length < 2) return;
+  const said = element("small", { className: "run" });
+  host.querySelector("h2").append(" ", said);
+  const show = () => { said.textContent = report.runs[report.run].name; };
+  show();
+  report.listeners.push(show);
 }
 
 function note(host, text) { host.append(element("p", { className: "note" }, text)); }

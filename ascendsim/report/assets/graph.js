@@ -1,5 +1,6 @@
 // The model and the device graph: boxes placed beforehand; panned, zoomed, searched and selected here.
 const BOX = 96, LAYER = 46;  // pixels of a box with its gap, and of a layer, at scale 1
+const READABLE = 0.7, MAP = 150;  // the scale from which types can be read; pixels of the whole graph in small
 
 function graphs() {
   const host = section("graph"), known = report.data.graphs;
@@ -41,6 +42,32 @@ function graphs() {
     });
     g.setLineDash([]);
     g.textAlign = "left";
+    overview(g, w, h);
+  }
+  /** Where the whole graph in small stands: pixels a box and a layer, and its left end; null while all of it is in sight. */
+  function small(w, h) {
+    if (graph.refused || (X(-0.5) >= 0 && X(graph.width + 0.5) <= w && Y(-0.5) >= 0 && Y(graph.layers) <= h)) return null;
+    const wide = Math.min(MAP, 8 * (graph.width + 1));
+    return { x: wide / (graph.width + 1), y: (h - 8) / graph.layers, left: w - wide - 4 };
+  }
+  function overview(g, w, h) {
+    const map = small(w, h);
+    if (!map) return;
+    const high = Math.max(map.y * 0.7, 0.7), wide = Math.max(map.x * 0.8, 1.5);
+    g.globalAlpha = 0.92;
+    g.fillStyle = css("--paper");
+    g.fillRect(map.left - 4, 0, w, h);
+    g.globalAlpha = 1;
+    graph.types.forEach((type, i) => {
+      const mine = graph.op[i] >= 0 && isSelected(graph.run, graph.op[i]);
+      g.fillStyle = mine ? css("--ink") : hits.includes(i) ? "#d39b00" : css("--faint");
+      g.fillRect(map.left + (graph.x[i] + 0.1) * map.x, 4 + graph.y[i] * map.y, wide, high);
+    });
+    const [l, t] = [left / BOX + 0.5, top / LAYER + 0.5], [r, b] = [l + w / scale / BOX, t + h / scale / LAYER];
+    const [x0, x1] = [Math.max(l, 0), Math.min(r, graph.width + 1)], [y0, y1] = [Math.max(t, 0), Math.min(b, graph.layers)];
+    g.strokeStyle = css("--ink");
+    g.lineWidth = 1.5;
+    g.strokeRect(map.left + x0 * map.x, 4 + y0 * map.y, Math.max(x1 - x0, 0) * map.x, Math.max(y1 - y0, 0) * map.y);
   }
   const view = picture(host, "graph before and after fusion", () => 480, draw), canvas = view.canvas;
   const size = () => [canvas.clientWidth || 1200, 480];
@@ -54,9 +81,14 @@ function graphs() {
   function open(index) {
     graph = known[index];
     which.list.value = String(index);
-    scale = 1;
-    left = (graph.width ?? 0) * BOX / 2 - size()[0] / 2;
-    top = -30;
+    fit();
+    if (!graph.refused && scale < READABLE) {  // too much for one look: where the time goes, and the whole of it in small
+      const times = column(report.runs[graph.run], "Time(us)");
+      let longest = -1;
+      graph.op.forEach((op, i) => { if (op >= 0 && (longest < 0 || times[op] > times[graph.op[longest]])) longest = i; });
+      scale = READABLE;
+      if (longest >= 0) centre(longest);
+    }
     search();
   }
   function centre(i) {
@@ -99,7 +131,17 @@ function graphs() {
     zoom(Math.exp(-event.deltaY * 0.001), event.offsetX, event.offsetY);
   }, { passive: false });
   let drag = null;
-  canvas.addEventListener("mousedown", event => { drag = { x: event.offsetX, y: event.offsetY, left, top, moved: false }; });
+  canvas.addEventListener("mousedown", event => {
+    const [w, h] = size(), map = small(w, h);
+    if (map && event.offsetX >= map.left) {  // a click in the small graph goes there
+      left = ((event.offsetX - map.left) / map.x - 0.5) * BOX - w / scale / 2;
+      top = ((event.offsetY - 4) / map.y - 0.5) * LAYER - h / scale / 2;
+      drag = null;
+      view.redraw();
+      return;
+    }
+    drag = { x: event.offsetX, y: event.offsetY, left, top, moved: false };
+  });
   canvas.addEventListener("mousemove", event => {
     if (drag && event.buttons) {
       left = drag.left + (drag.x - event.offsetX) / scale;
@@ -124,7 +166,7 @@ function graphs() {
   });
   legend(host, [["in both graphs", "var(--lane)"], ["made by the compiler (thin frame)", "var(--new)"],
     ["vanished from the model (dashed)", "var(--gone)"], ["found", "var(--mark)"]]);
-  open(0);
+  open(Math.max(known.findLastIndex(one => one.run === report.run), 0));
   report.listeners.push(from => {
     if (from !== "graph" && report.selected && !graph.refused) {
       let index = known.indexOf(graph);

@@ -1,6 +1,7 @@
 // The memory plan: address against time, a rectangle for every tensor while it lives, and the sum above.
 function memoryPlan() {
   const host = section("memory"), strip = 60;
+  nameRun(host);
   const mib = bytes => bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${(bytes / 1024).toFixed(1)} KiB`;
   const box = (m, i, w, h, end) => {
     const scale = (h - strip - 30) / Math.max(m.peak, 1), x = 10 + m.start[i] / end * (w - 20);

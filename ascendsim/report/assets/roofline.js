@@ -2,6 +2,7 @@
 function roofline() {
   const host = section("roofline");
   let points = [];
+  nameRun(host);
   function draw(g, w, h) {
     const run = report.runs[report.run], roof = run.roof, ink = css("--ink"), faint = css("--faint");
     const xs = column(run, "Cube operations a DDR byte"), ys = column(run, "TFLOP/s"), times = column(run, "Time(us)");

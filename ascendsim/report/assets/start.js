@@ -2,6 +2,12 @@
 /** A figure with its thousands apart. */
 function grouped(value) { return written(value).replace(/^-?\d+/, whole => whole.replace(/\B(?=(\d{3})+$)/g, ",")); }
 
+/** Takes a view that has nothing to show off the page. */
+function leaveOut(id) {
+  section(id).remove();
+  document.querySelector(`nav a[href="#${id}"]`).remove();
+}
+
 function summary() {
   const host = section("summary"), first = report.runs[0];
   const table = element("table", { className: "facts" });
@@ -20,12 +26,13 @@ function summary() {
   for (const run of report.runs) {
     const shares = Object.entries(run.engines).map(([name, share]) => `${name} ${share.toFixed(1)} %`).join(", ");
     note(host, `${run.name}: time of tasks by engine: ${shares || "there are none"}`);
+    if (run.likely) note(host, `${run.name}: ${run.likely}`);
   }
 }
 
 function findings() {
   const host = section("findings"), known = report.data.findings;
-  if (!known) { note(host, "The advisor was not asked. `ascendsim report --advise` tries its proposals on the simulator and lists what each gains."); return; }
+  if (!known) { leaveOut("findings"); return; }
   if (!known.rows.length) { note(host, "None of the advisor's proposals brings a gain."); return; }
   const where = known.columns.indexOf("Operator");
   new Grid(host, { label: "findings", columns: rowColumns(known.columns, known.rows), count: known.rows.length,
@@ -64,8 +71,9 @@ async function unpack() {
   try {
     report.data = await unpack();
     report.runs = report.data.runs;
+    report.run = report.runs.length - 1;  // the last one is what the others led to
     for (const view of [summary, findings, timeline, operators, changes, roofline, memoryPlan, graphs, provenance]) view();
-    select(0, null, "start");
+    select(report.run, null, "start");
     section("message").textContent = `${report.runs.length > 1 ? `${report.runs.length} runs` : "One run"}. A click in any view selects the task in all of them.`;
     window.asimReport = Object.assign(report.drawn, { ready: true, data: report.data, select, selected: () => report.selected });
   } catch (error) {

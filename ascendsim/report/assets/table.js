@@ -1,5 +1,6 @@
 // Tables: sorted, filtered, as CSV; of many rows only those in sight are drawn.
 const WINDOW = 2000, ROW = 23;  // rows from which a table draws a window; pixels of a row
+const NAME = 44;  // letters of a cell; the whole text comes up under the mouse, and is what the filter and the CSV have
 
 /** A table of `count` rows. Columns are {title, value(i), hidden}; `pick(i)` is called for a click or Enter. */
 class Grid {
@@ -41,7 +42,7 @@ class Grid {
       } });
       boxes.append(element("label", {}, box, ` ${column.title}`));
     }
-    return element("details", {}, element("summary", {}, "more columns (op_summary)"), boxes);
+    return element("details", {}, element("summary", {}, "more columns"), boxes);
   }
 
   get shown() { return this.columns.filter(column => !column.hidden); }
@@ -108,7 +109,8 @@ class Grid {
     made.dataset.row = String(i);
     for (const column of this.shown) {
       const text = written(column.value(i));
-      made.append(element("td", { className: column.number ? "number" : "", title: text.length > 40 ? text.slice(0, 600) : "" }, text));
+      made.append(element("td", { className: column.number ? "number" : "", title: text.length > NAME ? text.slice(0, 600) : "" },
+        element("span", { className: "screen" }, middleCut(text, NAME)), text.length > NAME ? element("span", { className: "print" }, text) : ""));
     }
     return made;
   }
@@ -154,6 +156,7 @@ function rowColumns(titles, rows) {
 
 function operators() {
   const host = section("operators"), holder = element("div");
+  nameRun(host);
   let grid = null, shown = -1;
   const runs = menu("run", report.runs.map(run => run.name), run => { report.run = run; select(run, null, "operators"); });
   if (report.runs.length > 1) host.append(runs.label);
@@ -176,7 +179,7 @@ function operators() {
 /** Before and after, by operator type and by group of tasks; the last row makes the sums exact. */
 function changes() {
   const host = section("changes");
-  if (!report.data.changes.length) { note(host, "This report is of one run. A report of a comparison shows here what changed."); return; }
+  if (!report.data.changes.length) { leaveOut("changes"); return; }
   const holder = element("div"), names = report.runs.map(run => run.name);
   if (names.length > 2) host.append(menu("changes to", names.slice(1), build).label);
   host.append(holder);
