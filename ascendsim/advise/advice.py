@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ascendsim.advise.formats import no_transdata
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Row, Table
@@ -78,6 +79,7 @@ class Advice:
         declined: Rows (lever, operator, why not): changes that cannot be done or do not pay.
         context: What the levers were asked with.
         options: Profile options that the user compiles with.
+        transdata: What forces TransData, one row a cause, most time first.
     """
 
     graph: Graph
@@ -90,6 +92,7 @@ class Advice:
     declined: tuple[tuple[str, str, str], ...]
     context: LeverContext = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    transdata: Table = field(default_factory=no_transdata, repr=False)
 
     def table(self) -> Table:
         """One row a proposal, most gain first."""

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 from ascendsim.advise.advice import Advice, Proposal, joined_settings
+from ascendsim.advise.formats import forced, transdata
 from ascendsim.advise.rules import element_by_element, slow_operators
 from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
@@ -63,7 +64,13 @@ def advise(
     options = dict(settings.get("options") or {})
     single = element_by_element(run)
     listed = bool(options.get("transpose_white_list", True))
-    context = LeverContext(baseline.model.opset, _on_ai_cpu(graph, run), {} if listed else single)
+    causes = forced(run)
+    context = LeverContext(
+        baseline.model.opset,
+        _on_ai_cpu(graph, run),
+        {} if listed else single,
+        {cause.names[-1]: cause.kind for one in causes for cause in one.causes},
+    )
 
     def timed(lever: Lever, sites: tuple[Site, ...]) -> float:
         changed = apply_lever(graph, lever, context, {site.node for site in sites}).graph
@@ -106,6 +113,7 @@ def advise(
         tuple(declined),
         context,
         options,
+        transdata(run),
     )
 
 

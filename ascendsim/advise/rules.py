@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from ascendsim.advise.formats import transdata, transdata_finding
 from ascendsim.core.table import Row
 from ascendsim.isa.program import CoreKind
 from ascendsim.opset.facts import Kind
@@ -57,6 +58,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
         if listed
         else f"goes element by element: not on the white list of {FILE}"
     )
+    causes = transdata(run)
     on_core = set(ai_core_metrics(run).column("Task"))
     views = {view.id: view for view in run.tasks}
     rows: list[Row] = []
@@ -67,6 +69,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
         if share < LEAST_SHARE and not (on_cpu and total > AI_CPU_US):
             continue
         said = [text for number in ids for text in findings(run, views[number])]
+        forced = transdata_finding(causes) if record["OP Type"] == "TransData" else ""
         turned = [listing for number in ids if any(node.name in single for node in views[number].nodes)]
         found = Counter([*turned, *said]).most_common(_SHOWN)
         engine = "AI CPU" if on_cpu else "AI Core"
@@ -80,7 +83,13 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
                 record["Task IDs"],
                 engine,
                 "; ".join(
-                    text if len(ids) == 1 else f"{text} ({count} of {len(ids)})" for text, count in found
+                    (
+                        *([forced] if forced else []),
+                        *(
+                            text if len(ids) == 1 else f"{text} ({count} of {len(ids)})"
+                            for text, count in found
+                        ),
+                    )
                 ),
             )
         )

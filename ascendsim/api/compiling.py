@@ -64,6 +64,7 @@ def compile(
     options: Mapping[str, bool | int | str] | None = None,
     release: str = "cann",
     cann: str | None = None,
+    check: str = "chip",
     graph_kernel_flags: str | Mapping[str, Any] | None = None,
     save_graphs: str | PathLike[str] | None = None,
     optimize: bool | Sequence[str] = True,
@@ -133,6 +134,8 @@ def compile(
             guide describes (docs/advise.md); `options` are stronger.
         cann: Version of CANN whose kernels and launches run and whose precision modes count, "5.0.2" or
             "7.0"; the newest by default. See `compiler.cann_versions`.
+        check: What is an error: "chip", what the chip cannot do (what only ATC refuses is a warning), or
+            "atc", both, all listed at once; see `compiler.atc_check`.
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
             `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after
@@ -147,12 +150,13 @@ def compile(
     Raises:
         SocError: If the chip or a change is not valid, or the chip lacks figures that a run needs.
         CompileError: If the graph cannot be lowered for the chip.
+        ConversionError: If the chip cannot run the graph, or ATC refuses it and `check` is "atc".
         InputError: If a fusion option, the switch file or a pass breaks a rule.
         PassError: If a pass failed.
 
     Warns:
-        OptionWarning: A switch names a pass that does not exist, an option has no effect, or the model does
-            not fit into the chip's memory (`model.capacity`).
+        OptionWarning: A switch names a pass that does not exist, an option has no effect, ATC would refuse
+            the model, or it does not fit into the chip's memory (`model.capacity`).
     """
     given = dict(locals())
     model = compile_graph(given.pop("graph"), CompileOptions(**given))

@@ -41,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="folder for advice.csv, slow_operators.csv, op_statistic_tasks.csv, ai_core_metrics.csv and the "
-        "changed model (.onnx, .txt)",
+        help="folder for advice.csv, slow_operators.csv, transdata.csv, op_statistic_tasks.csv, "
+        "ai_core_metrics.csv and the changed model (.onnx, .txt)",
     )
     trials = "levers with at most that many sites are tried at each site alone (default: 8)"
     parser.add_argument("--trials", type=natural, default=8, metavar="N", help=trials)
@@ -63,7 +63,14 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         return 0
     folder = make_folder(args.output)
-    tables = (advice.table(), advice.operators, advice.declined_table(), advice.statistic, advice.metrics)
+    tables = (
+        advice.table(),
+        advice.operators,
+        advice.transdata,
+        advice.declined_table(),
+        advice.statistic,
+        advice.metrics,
+    )
     for table in tables:
         table.to_csv(folder / f"{table.name}.csv")
         print(f"wrote {folder / table.name}.csv")
@@ -103,6 +110,9 @@ def _print(advice: Advice, everything: bool) -> None:
     ]
     heads = ("type", "count", "us", "share %", "task ids", "engine", "findings")
     print_table(heads, shown)  # type: ignore[arg-type]
+    if advice.transdata.rows:
+        print("\nwhat forces TransData:")
+        print_formatted(advice.transdata)
     print("\nproposals:")
     if advice.proposals:
         print_formatted(advice.table())

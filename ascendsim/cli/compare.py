@@ -148,10 +148,9 @@ def _compare_gears(args: argparse.Namespace) -> None:
     option = next(name for name, value in gear_settings(args).items() if value is not None)
     graph, settings = _one_variant(args, f"--{option}")
     comparison = compare_gears(graph, **settings)
-    print(
-        "each gear in the model with gears, as a static model of its own, and with open shapes that the "
-        "host schedules"
-    )
+    hosted = any(figure.name.startswith("host ") for figure in comparison.figures)
+    more = ", and with open shapes that the host schedules" if hosted else " (this chip runs no open shapes)"
+    print(f"each gear in the model with gears, as a static model of its own{more}")
     _print(comparison)
     if args.output is not None:
         for path in comparison.save(Path(args.output)):

@@ -55,6 +55,10 @@ VERSIONS: Mapping[str, Mapping[str, tuple[Change, ...]]] = {
 }
 """By version, oldest first, and generation of cores: how kernels and launches differ from the newest."""
 _CUBE_IN_FLOAT16 = "8.0"
+# The newest ONNX opset that ATC takes, from a version on: its pages "ONNX operator specifications" of 5.0.4,
+# 6.0.1 (opset 9 to 13) and 7.0 (9 to 18), and the one of --framework of GE's main branch in 2026 (11 to 18).
+_OPSETS = {(5, 0): 13, (7, 0): 18}
+_REMEDY = "give it as 5.0.2 or 7.0; the newest is the default"
 _NUMBERS = re.compile(r"\s*(?:CANN\s*)?(\d+)\.(\d+)", re.IGNORECASE)
 
 
@@ -67,15 +71,30 @@ def version_of(text: str) -> str:
     >>> version_of("5.1.RC2"), version_of("CANN 7.0.RC1"), version_of("8.5")
     ('5.1', '6.0', '8.0')
     """
-    found = _NUMBERS.match(text)
-    remedy = "give it as 5.0.2 or 5.1.RC1; the newest is the default"
-    if found is None:
-        raise InputError("option cann", "must be a version of CANN", repr(text), remedy)
-    asked = (int(found[1]), int(found[2]))
-    known = [name for name in VERSIONS if tuple(map(int, name.split("."))) <= asked]
+    asked = _numbers(text)
+    known = [name for name in VERSIONS if _numbers(name) <= asked]
     if not known:
-        raise InputError("option cann", f"must be {next(iter(VERSIONS))} or newer", repr(text), remedy)
+        raise InputError("option cann", f"must be {next(iter(VERSIONS))} or newer", repr(text), _REMEDY)
     return known[-1]
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    found = _NUMBERS.match(text)
+    if found is None:
+        raise InputError("option cann", "must be a version of CANN", repr(text), _REMEDY)
+    return int(found[1]), int(found[2])
+
+
+def newest_opset(cann: str | None) -> int:
+    """The newest ONNX opset whose operators ATC has parsers for.
+
+    Raises:
+        InputError: If the version is not known.
+    """
+    if cann is None:
+        return max(_OPSETS.values())
+    version_of(cann)
+    return [opset for since, opset in _OPSETS.items() if since <= _numbers(cann)][-1]
 
 
 def cube_in_float16(cann: str | None) -> bool:

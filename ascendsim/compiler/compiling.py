@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from os import PathLike
 
+from ascendsim.compiler.atc_check import check_conversion
 from ascendsim.compiler.composites import graph_saver
 from ascendsim.compiler.dynamic import compile_dynamic
 from ascendsim.compiler.dynamic_aipp import dynamic_aipp_model
@@ -43,6 +44,7 @@ def _compiled(graph: Graph, settings: Settings) -> CompiledModel:
     work = Compilation.of(graph, settings)
     settings.check_names(graph, work.opset)
     run_stages(work, PREPARATION)
+    work.fusion.warnings += check_conversion(graph, work.graph, settings)
     if not settings.gears and not is_dynamic(work.graph):
         run_stages(work, STAGES[len(PREPARATION) :])
         return work.model()
@@ -57,6 +59,7 @@ def _compiled(graph: Graph, settings: Settings) -> CompiledModel:
     work.engine.finish(work.graph)
     compile_open = compile_gears if settings.gears else compile_dynamic
     model = compile_open(work.graph, settings, compile_piece)
+    model.fusion.warnings += work.fusion.warnings
     return replace(model, optimized=work.engine.report, source=graph)
 
 

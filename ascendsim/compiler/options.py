@@ -36,6 +36,7 @@ BUFFER_OPTIMIZE = ("l2_optimize", "l1_optimize", "off_optimize")
 OO_LEVELS = ("O1", "O3")
 SCHEDULES = ("sink", "host", "eager")
 SORTING_MODES = (0, 1, 2, 3)
+CHECKS = ("chip", "atc")
 HOST_INPUTS = ("device", "pinned", "pageable")
 
 
@@ -260,6 +261,15 @@ class CompileOptions:
             "version of CANN whose kernels run and whose precision modes count: 5.0.2, 5.1.RC1, 7.0 ... "
             "(default: the newest)",
             metavar="VERSION",
+        ),
+    )
+    check: str = field(
+        default="chip",
+        metadata=_cli(
+            "check",
+            "what is an error: chip, what the chip cannot do, while what only ATC refuses is a warning; atc, "
+            "both, all listed at once (default: chip)",
+            choices=CHECKS,
         ),
     )
     graph_kernel_flags: Flags = field(

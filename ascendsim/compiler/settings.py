@@ -13,7 +13,7 @@ from ascendsim import soc as chips
 from ascendsim.compiler.cann_versions import with_version
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
 from ascendsim.compiler.fusion import FusionSettings
-from ascendsim.compiler.options import HOST_INPUTS, MIXED, PRECISION_MODES, CompileOptions
+from ascendsim.compiler.options import CHECKS, HOST_INPUTS, MIXED, PRECISION_MODES, CompileOptions
 from ascendsim.compiler.profile_options import Value, check_release, profile_options
 from ascendsim.compiler.scheduling import Scheduling
 from ascendsim.core.errors import InputError, suggest
@@ -109,12 +109,11 @@ class Settings:
             raise InputError(
                 "option modify_mixlist", f"goes with precision_mode {MIXED}", options.precision_mode
             )
-        if options.host_inputs not in HOST_INPUTS:
-            rule, remedy = (
-                f"must be one of {', '.join(HOST_INPUTS)}",
-                suggest(options.host_inputs, HOST_INPUTS),
-            )
-            raise InputError("option host_inputs", rule, repr(options.host_inputs), remedy)
+        for name, known in (("host_inputs", HOST_INPUTS), ("check", CHECKS)):
+            given = getattr(options, name)
+            if given not in known:
+                rule = f"must be one of {', '.join(known)}"
+                raise InputError(f"option {name}", rule, repr(given), suggest(str(given), known))
         if names_of(options.host_reads) and options.schedule == "sink":
             rule, remedy = "is for graphs that the host launches", 'set schedule to "host" or "eager"'
             raise InputError("option host_reads", rule, 'schedule "sink"', remedy)

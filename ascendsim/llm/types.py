@@ -64,7 +64,7 @@ def on_chip(form: NumberFormat, soc: SocSpec) -> NumberFormat:
     Raises:
         InputError: If the model is held in bfloat16 and the chip has none.
     """
-    if form.flow is not DType.BFLOAT16 or DType.BFLOAT16.value in soc.cube.k0:
+    if form.flow is not DType.BFLOAT16 or soc.has_bfloat16:
         return form
     if form.name == "bf16":
         remedy = "choose dtype 'fp16', 'w8a8' or 'w4a16'"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from html import escape
 
+from ascendsim.core.dtypes import DType
 from ascendsim.core.keys import key_of
 from ascendsim.core.table import Table
 
@@ -189,6 +190,7 @@ class LaunchSpec:
     pinned_copy_gb_per_s: float  # out of memory of the host that is registered with the device
     pageable_copy_gb_per_s: float  # out of other memory of the host
     max_gears: int  # input shapes that one model can hold
+    open_shapes: bool  # whether graphs run whose shapes are not known when they are compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +361,13 @@ class SocSpec:
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.name)}</b></p>{self.table().to_html()}"
 
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether operators can work in bfloat16: the cores of the first generations have no instruction that
+        takes or makes it.
+        """
+        return DType.BFLOAT16.value in self.cube.cycles_per_block
+
     @cached_property
     def figures(self) -> Hashable:
         """All figures of the chip, whatever their sources: equal for chips that behave alike."""
@@ -371,7 +380,13 @@ class SocSpec:
         which steps operators have.
         """
         launch = replace(
-            self.launch, task_gap_us=0, model_call_us=0, host_launch_us=0, eager_launch_us=0, max_gears=0
+            self.launch,
+            task_gap_us=0,
+            model_call_us=0,
+            host_launch_us=0,
+            eager_launch_us=0,
+            max_gears=0,
+            open_shapes=True,
         )
         kernels = replace(
             self.kernels, gelu_two_exponents=False, sigmoid_polynomial=False, softmax_pads_fractals=False

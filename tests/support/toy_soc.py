@@ -140,6 +140,7 @@ TOY = SocSpec(
         pinned_copy_gb_per_s=20,
         pageable_copy_gb_per_s=10,
         max_gears=100,
+        open_shapes=True,
     ),
     ai_cpu=AiCpuSpec(cores=2, dispatch_us=80, overhead_us=140, elements_per_us=1000),
     ctrl_cpu=CtrlCpuSpec(cores=2, request_us=10, decode_fps_1080p=20),

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("unpainted", "untimed_tiles")
 
 NETWORK = str(Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx")
 OPEN = ("--input_shape", "input:-1,1,28,28")
+CHIP = ("--soc_version", "Ascend310P3")  # Ascend310, the default, runs no open shapes
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -77,37 +78,40 @@ def test_wrong_gears(capsys: pytest.CaptureFixture[str], arguments: tuple[str, .
 
 
 def test_open_shapes_say_who_schedules_and_why(capsys: pytest.CaptureFixture[str], branches: str) -> None:
-    out = printed(capsys, "compile", branches)
+    out = printed(capsys, "compile", branches, *CHIP)
     assert "scheduled by the host, task by task\n  input 'x' has the open shape [-1 (n), 8]" in out
-    assert "input 'x' has the open shape [n, 8]; say which" in fails(capsys, "run", branches)
+    assert "input 'x' has the open shape [n, 8]; say which" in fails(capsys, "run", branches, *CHIP)
     out = printed(capsys, "run", branches, "--input_shape", "x:4,8")
     assert "scheduled by the host" not in out
     assert "if/" in out
 
 
 def test_time_without_values(capsys: pytest.CaptureFixture[str], loop: str) -> None:
-    assert "trips={'loop': 10}" in fails(capsys, "run", loop, "--values", "off")
-    out = printed(capsys, "run", loop, "--values", "off", "--trips", "loop=12")
+    assert "trips={'loop': 10}" in fails(capsys, "run", loop, *CHIP, "--values", "off")
+    out = printed(capsys, "run", loop, *CHIP, "--values", "off", "--trips", "loop=12")
     assert "scheduled by the host, task by task: node 'loop' (Loop) gives 'ys' the shape [-1]" in out
     assert "loop/body/" in out
-    assert "must be a whole number" in fails(capsys, "run", loop, "--values", "off", "--trips", "loop=many")
-    assert "did you mean loop?" in fails(capsys, "run", loop, "--values", "off", "--trips", "lop=3")
+    assert "must be a whole number" in fails(
+        capsys, "run", loop, *CHIP, "--values", "off", "--trips", "loop=many"
+    )
+    assert "did you mean loop?" in fails(capsys, "run", loop, *CHIP, "--values", "off", "--trips", "lop=3")
 
 
 def test_advice_and_comparisons_without_values_take_numbers_of_iterations(
     capsys: pytest.CaptureFixture[str], loop: str
 ) -> None:
-    assert "proposals:" in printed(capsys, "advise", loop, "--trips", "loop=3")
+    assert "proposals:" in printed(capsys, "advise", loop, *CHIP, "--trips", "loop=3")
     few, many = (
-        printed(capsys, "compare", loop, "--values", "off", "--trips", f"loop={count}") for count in (1, 3)
+        printed(capsys, "compare", loop, *CHIP, "--values", "off", "--trips", f"loop={count}")
+        for count in (1, 3)
     )
     tasks = [
         next(line.split()[1:] for line in text.splitlines() if line.startswith("Tasks"))
         for text in (few, many)
     ]
     assert all(int(a) < int(b) for a, b in zip(*tasks, strict=True))
-    assert "all together" in printed(capsys, "compare", loop, "--ablate", "--trips", "loop=3")
-    assert "--trips loop=10" in fails(capsys, "advise", loop)
+    assert "all together" in printed(capsys, "compare", loop, *CHIP, "--ablate", "--trips", "loop=3")
+    assert "--trips loop=10" in fails(capsys, "advise", loop, *CHIP)
 
 
 def test_advice_on_gears_keeps_to_options_that_go_with_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,8 +119,13 @@ def test_advice_on_gears_keeps_to_options_that_go_with_them(capsys: pytest.Captu
 
 
 def test_compare_gears(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out = printed(capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--output", str(tmp_path))
+    gears = ("compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4")
+    out = printed(capsys, *gears, *CHIP, "--output", str(tmp_path))
     assert all(f"{kind} {batch}" in out for kind in ("gear", "static", "host") for batch in (1, 4))
+    closed = printed(capsys, *gears)  # a chip without open shapes
+    assert "static 4" in closed
+    assert "host 4" not in closed
+    assert "open shapes that the host schedules" not in closed
     assert (tmp_path / "compare.png").exists()
     assert "takes one fusion level" in fails(
         capsys, "compare", NETWORK, *OPEN, "--dynamic_batch_size", "1,4", "--fusion", "off,all"
@@ -124,8 +133,8 @@ def test_compare_gears(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
 
 
 def test_what_open_models_lack(capsys: pytest.CaptureFixture[str], loop: str, tmp_path: Path) -> None:
-    assert "has no report on memory" in fails(capsys, "compile", loop, "--memory")
+    assert "has no report on memory" in fails(capsys, "compile", loop, *CHIP, "--memory")
     assert "must be a model of fixed shapes" in fails(
-        capsys, "compile", loop, "--output", str(tmp_path / "loop.asim")
+        capsys, "compile", loop, *CHIP, "--output", str(tmp_path / "loop.asim")
     )
-    assert "has tasks only when it runs" in fails(capsys, "compile", loop, "--listing", "loop")
+    assert "has tasks only when it runs" in fails(capsys, "compile", loop, *CHIP, "--listing", "loop")

@@ -10,6 +10,7 @@ import onnx
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.onnx.atc import refusals_of
 from ascendsim.frontends.onnx.batch import with_batch
 from ascendsim.frontends.onnx.importer import Importer
 from ascendsim.frontends.onnx.reading import opset_versions, read_model
@@ -21,6 +22,7 @@ from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
 from ascendsim.passes.engine import select_outputs
 from ascendsim.passes.infer import Inference
+from ascendsim.passes.quant.amct_forms import refused_forms
 
 Weights = Literal["file", "random"]
 
@@ -61,7 +63,8 @@ def load_onnx(
         fold: Whether shape arithmetic that is known becomes constants; else every node of the file stays.
 
     Returns:
-        A verified graph; `metadata` holds "format", "opset", "producer", "inputs" and "file".
+        A verified graph; `metadata` holds "format", "opset", "producer", "inputs", "file", and "atc": why ATC
+            would not take the file.
 
     Raises:
         InputError: If the source cannot be read or an option does not fit the model.
@@ -95,6 +98,7 @@ def load_onnx(
         producer=f"{model.producer_name} {model.producer_version}".strip(),
         inputs=tuple(tensor.name for tensor in graph.inputs),
         file=name,
+        atc=(*refusals_of(model, name), *refused_forms(graph)),
     )
     verify(graph, opset if check_operators else None)
     return graph

@@ -19,11 +19,13 @@ from ascendsim.core.formats import Format, c0
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.opset import Layout, OpDef, OpSet
 from ascendsim.opset.facts import Kind
+from ascendsim.passes.layout.causes import GRAPH_INPUT, GRAPH_OUTPUT, Cause
 from ascendsim.passes.layout.fold_batch import fold_batches
 from ascendsim.passes.layout.formats import BLOCKED, follows_in, same_bytes, storable, weight_format, wished
 from ascendsim.passes.layout.kept_axes import keep_axes
-from ascendsim.passes.rewriting.outputs import set_aside, twin_of, typed_like
+from ascendsim.passes.rewriting.outputs import is_output, set_aside, twin_of, typed_like
 from ascendsim.passes.rewriting.passes import PassResult
+from ascendsim.passes.rewriting.replace import sources_of
 from ascendsim.soc.spec import KernelSpec, SocSpec
 
 
@@ -130,7 +132,7 @@ class _Assignment:
                 continue  # a filter's update works in fractals: so the optimiser's state lies as well
             if want is None:
                 want = chosen if storable(tensor, chosen) else Format.ND
-            node.set_input(port, self.in_format(tensor, want))
+            node.set_input(port, self.in_format(tensor, want, node))
         for tensor in node.outputs:
             if definition.facts.makes_filters and storable(tensor, Format.FRACTAL_Z):
                 tensor.format = Format.FRACTAL_Z
@@ -205,8 +207,10 @@ class _Assignment:
             self._forms[key] = twin_of(self.graph, tensor, f"{tensor.name}_{format.value}", format=format)
         node.set_input(port, self._forms[key])
 
-    def in_format(self, tensor: Tensor, format: Format) -> Tensor:
-        """The tensor in a format: itself, what it was made from, or the output of a TransData."""
+    def in_format(self, tensor: Tensor, format: Format, reader: Node) -> Tensor:
+        """The tensor in a format that a node wants: itself, what it was made from, or the output of a
+        TransData.
+        """
         if (
             tensor.format is format
             or (_row_major(tensor.format) and _row_major(format))
@@ -220,10 +224,30 @@ class _Assignment:
             return producer.required(0)
         key = (tensor, format)
         if key not in self._forms:
-            self._forms[key] = self._transdata(
-                tensor, format, self.graph.fresh(f"{tensor.name}_{format.value}")
-            )
+            name = self.graph.fresh(f"{tensor.name}_{format.value}")
+            self._forms[key] = self._transdata(tensor, format, name, self._breaker(tensor, format, reader))
         return self._forms[key]
+
+    def _breaker(self, tensor: Tensor, format: Format, reader: Node) -> Cause:
+        """What forces a TransData: the operator without a blocked format, in front or behind, or an end of
+        the graph. Of elementwise operators in a row it is what stands before them; a Cast of a precision mode
+        belongs to the end of the graph that it is for.
+        """
+        if tensor.format in BLOCKED:
+            if _is_own_cast(reader) and is_output(self.graph, reader.output):
+                return Cause(GRAPH_OUTPUT, (reader.output.name,))
+            apart = f" ({format.value} next to {tensor.format.value})" if format in BLOCKED else ""
+            return Cause(f"{reader.op_type}{apart}", sources_of([reader]))
+        while (maker := tensor.producer) is not None:
+            definition = self.opset.get(maker)
+            rows = [item for item in maker.inputs if item is not None and not item.is_constant]
+            follows = definition.layout is Layout.FOLLOW and self._works_in(maker, definition, format)
+            if not rows or not (follows or _is_own_cast(maker)):
+                return Cause(maker.op_type, sources_of([maker]))
+            tensor = next((item for item in rows if item.format not in BLOCKED), rows[0])
+            if tensor.format in BLOCKED:
+                return Cause(maker.op_type, sources_of([maker]))
+        return Cause(GRAPH_INPUT, (tensor.name,))
 
     def restored(self, tensor: Tensor) -> Tensor:
         """A graph output in row-major form under its own name."""
@@ -233,11 +257,11 @@ class _Assignment:
         held = self._forms.get((tensor, Format.ND))
         name = set_aside(self.graph, tensor, tensor.format.value)
         if held is None:
-            return self._transdata(tensor, Format.ND, name)
+            return self._transdata(tensor, Format.ND, name, Cause(GRAPH_OUTPUT, (name,)))
         self.graph.rename_tensor(held, name)
         return held
 
-    def _transdata(self, tensor: Tensor, format: Format, name: str) -> Tensor:
+    def _transdata(self, tensor: Tensor, format: Format, name: str, cause: Cause) -> Tensor:
         source = tensor.format
         node = self.graph.add_node(
             "TransData",
@@ -249,6 +273,7 @@ class _Assignment:
             dst_format=format.value,
         )
         node.origin["inserted"] = "layout"
+        cause.note(node)
         self.inserted += 1
         return typed_like(node.output, tensor, format=format)
 
@@ -258,6 +283,10 @@ def _ragged_rows(node: Node) -> bool:
     shape = node.required(0).static_shape
     along = node.op_type == "Softmax" and int(node.attr("axis", -1)) % len(shape) == len(shape) - 1
     return along and len(shape) in (3, 4) and shape[-1] % c0(node.required(0).element_type) != 0
+
+
+def _is_own_cast(node: Node) -> bool:
+    return node.op_type == "Cast" and node.origin.get("inserted") == "precision"
 
 
 def _row_major(format: Format) -> bool:

@@ -6,6 +6,7 @@ alignment, parameter change, layout tricks.
 """
 
 from ascendsim.passes.levers.attention_pattern import AttentionPattern
+from ascendsim.passes.levers.channel_shuffle import ChannelShuffle
 from ascendsim.passes.levers.channels import AlignChannels
 from ascendsim.passes.levers.flat_rows import FlatRows
 from ascendsim.passes.levers.half_outputs import HalfOutputs
@@ -31,6 +32,7 @@ LEVERS: tuple[Lever, ...] = (
     NarrowTypes(),
     PowToMul(),
     AlignChannels(),
+    ChannelShuffle(),
     ResizeSizes(),
     IdentityConv(),
     HalfOutputs(),
@@ -47,6 +49,7 @@ __all__ = [
     "LEVERS",
     "AlignChannels",
     "AttentionPattern",
+    "ChannelShuffle",
     "FlatRows",
     "HalfOutputs",
     "IdentityConv",

@@ -78,11 +78,14 @@ class LeverContext:
         ai_cpu: Names of the user's nodes that run on the AI CPU of the chip.
         element_by_element: Operators of the chip that move single elements for want of a better kernel, with
             the shapes that they turn.
+        forced: What forces TransData on the chip: operators by name, ends of the graph by that of the tensor,
+            and their kind (`passes.layout.causes`).
     """
 
     opset: OpSet
     ai_cpu: frozenset[str] = frozenset()
     element_by_element: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    forced: Mapping[str, str] = field(default_factory=dict)
 
     def add(
         self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object
