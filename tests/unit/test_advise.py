@@ -217,6 +217,7 @@ def test_command_prints_proposals_and_writes_the_changed_model(
     assert names == {
         "advice.csv",
         "slow_operators.csv",
+        "transdata.csv",
         "op_statistic_tasks.csv",
         "ai_core_metrics.csv",
         "declined.csv",
