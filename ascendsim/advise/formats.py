@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ascendsim.core.table import Row, Table
-from ascendsim.passes.layout.causes import Cause
+from ascendsim.passes.layout.causes import TRANSDATA, Cause
 from ascendsim.profiling import ProfiledRun, TaskView
 
 _SHOWN = 3  # causes in a finding, operators of each
@@ -36,7 +36,7 @@ def forced(run: ProfiledRun) -> tuple[Forced, ...]:
     found: dict[str, Forced] = {}
     for view in run.tasks:
         for node in view.nodes:
-            cause = Cause.of(node) if node.op_type == "TransData" else None
+            cause = Cause.of(node) if node.op_type == TRANSDATA else None
             if cause is None:
                 continue
             one = found.setdefault(cause.kind, Forced(cause.kind))
@@ -81,4 +81,4 @@ def transdata_finding(causes: Table) -> str:
 
 
 def _alone(view: TaskView) -> bool:
-    return all(node.op_type == "TransData" for node in view.nodes)
+    return all(node.op_type == TRANSDATA for node in view.nodes)

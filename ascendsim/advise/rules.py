@@ -15,6 +15,7 @@ from ascendsim.core.table import Row
 from ascendsim.isa.program import CoreKind
 from ascendsim.opset.facts import Kind
 from ascendsim.opset.work import LowerContext, MoveWork
+from ascendsim.passes.layout.causes import TRANSDATA
 from ascendsim.passes.levers.transpose_list import FILE
 from ascendsim.profiling import ProfiledRun, Table, TaskView, ai_core_metrics, op_statistic
 from ascendsim.profiling.metrics import LATENCY, PIPE_NAMES, busiest_pipe, task_metrics
@@ -69,7 +70,7 @@ def slow_operators(run: ProfiledRun, single: Collection[str] = (), listed: bool 
         if share < LEAST_SHARE and not (on_cpu and total > AI_CPU_US):
             continue
         said = [text for number in ids for text in findings(run, views[number])]
-        forced = transdata_finding(causes) if record["OP Type"] == "TransData" else ""
+        forced = transdata_finding(causes) if record["OP Type"] == TRANSDATA else ""
         turned = [listing for number in ids if any(node.name in single for node in views[number].nodes)]
         found = Counter([*turned, *said]).most_common(_SHOWN)
         engine = "AI CPU" if on_cpu else "AI Core"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ascendsim.graph.ir import Node
 
+TRANSDATA = "TransData"
 GRAPH_INPUT, GRAPH_OUTPUT = "the graph's input", "the graph's output"
 # keys of Node.origin; plain texts, which saved models keep
 _KIND, _NAMES = "forced_by", "forced_at"
