@@ -93,11 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _end_output()
         return 0
     except OSError as error:
+        blamed = error.filename or "a file"
         try:
             sys.stdout.flush()
-        except OSError:
+        except OSError:  # it is full: what it could not take is still waiting
+            blamed = "standard output"
             _end_output()
-        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        return _fail(f"{blamed}: {error.strerror or error}")
     except KeyboardInterrupt:
         print("ascendsim: interrupted", file=sys.stderr)
         return INTERRUPTED

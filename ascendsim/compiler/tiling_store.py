@@ -4,12 +4,14 @@ To time the best few tilings on the machine is half of a compilation. What wins 
 work, the figures of the chip and the code, and of these three the store makes its names: a folder for each
 state of the code, in it a file for each chip, in that a line for each piece of work. Lines are only ever
 added, each in one write, so that processes may share a store. Whatever cannot be read or written is as if it
-were not there: a store saves time, no result depends on it.
+were not there, and so is a line whose sum, over these names and the choice, is not its own: a store saves
+time, no result depends on it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -21,11 +23,12 @@ from pathlib import Path
 from ascendsim.core.keys import stable_digest
 
 VARIABLE = "ASCENDSIM_CACHE"
-MOST_LINES = 20_000  # of a chip; 37 bytes each
+MOST_LINES = 20_000  # of a chip; at most 54 bytes each
 MOST_CHIPS = 200  # of a state of the code: sweeps over figures make a chip each
 MOST_STATES = 4  # of the code; the ones that were used last stay
-_LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,3})")
+_LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,3}) ([0-9a-f]{16})")
 _STATE = re.compile(r"[0-9a-f]{32}")
+_LOG = logging.getLogger("ascendsim")
 
 
 def cache_folder() -> Path | None:
@@ -49,13 +52,20 @@ class TilingStore:
         folder: For tilings, `tilings` below `cache_folder()`.
         chip: Figures of the chip.
         code: State of the code; None = `state_of_code()`.
+
+    Attributes:
+        dropped: Lines of the file that are not what was written: what they held is found anew.
     """
 
     def __init__(self, folder: Path, chip: Hashable, code: str | None = None) -> None:
         self._folder = folder / (code or state_of_code())
         self._file = self._folder / f"{stable_digest(chip)}.txt"
+        self._broken = False  # the last line has no end
+        self.dropped = 0
         self._known = dict(self._lines())
         self._open = True
+        if self.dropped:
+            _told(f"{self.dropped} damaged lines of {self._file} are left out, their tilings found anew")
 
     def get(self, work: Hashable) -> int | None:
         """The choice for work; None if it is not known."""
@@ -67,23 +77,35 @@ class TilingStore:
         if not name or name in self._known or not self._open or len(self._known) >= MOST_LINES:
             return
         try:
-            self._open = self._file.exists() or self._has_room()
+            self._open = self._file.is_file() or (not self._file.exists() and self._has_room())
             if self._open:
                 with self._file.open("a", encoding="ascii") as file:
-                    file.write(f"{name} {choice}\n")
-        except OSError:
+                    file.write(f"{chr(10) * self._broken}{name} {choice} {self._sum(name, choice)}\n")
+                self._broken = False
+        except OSError as error:
             self._open = False
+            _told(f"choices of tilings are not kept: {self._folder} cannot be written ({error.strerror})")
         self._known[name] = choice
 
     def _lines(self) -> Iterator[tuple[str, int]]:
         try:
-            with self._file.open(encoding="ascii", errors="replace") as file:
-                text = file.read(2 * MOST_LINES * 37)
+            if not self._file.is_file():  # a pipe would never end
+                return
+            with self._file.open(encoding="ascii", errors="replace", newline="\n") as file:
+                text = file.read(2 * MOST_LINES * 54)
         except OSError:
             return
-        for line in text.splitlines():
-            if found := _LINE.fullmatch(line):  # half a line is what a full disk leaves
+        self._broken = not text.endswith("\n") and bool(text)  # half a line is what a full disk leaves
+        for line in filter(None, text.split("\n")):
+            found = _LINE.fullmatch(line)
+            if found and found[3] == self._sum(found[1], int(found[2])):
                 yield found[1], int(found[2])
+            else:
+                self.dropped += 1
+
+    def _sum(self, name: str, choice: int) -> str:
+        content = f"{self._folder.name} {self._file.name} {name} {choice}"
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     def _has_room(self) -> bool:
         """Makes the folder of this state of the code, removes those that were not used for longest, and says
@@ -95,6 +117,12 @@ class TilingStore:
             if old != self._folder:
                 shutil.rmtree(old, ignore_errors=True)
         return sum(1 for _ in self._folder.iterdir()) < MOST_CHIPS
+
+
+@cache
+def _told(what: str) -> None:
+    """Says something once."""
+    _LOG.warning("%s", what)
 
 
 def _name_of(work: Hashable) -> str:

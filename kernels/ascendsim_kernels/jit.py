@@ -17,10 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config
+
+from ascendsim_kernels.checked_cache import CheckedCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _LOG = logging.getLogger("ascendsim")
@@ -92,15 +94,16 @@ def _cached(function: Function, part: str = "", **options: bool) -> Function:
     folder, previous = cache_folder(), config.CACHE_DIR
     if folder is not None:
         folder /= part
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
     if folder is not None:
-        config.CACHE_DIR = str(folder)  # read when the decorator runs; other numba users keep their own
-    try:
-        compiled: Function = numba.njit(cache=folder is not None, nogil=True, error_model="numpy", **options)(
-            function
-        )
-    finally:
-        config.CACHE_DIR = previous
-    return compiled
+        config.CACHE_DIR = str(folder)  # read when a cache is made; other numba users keep their own
+        try:
+            compiled._cache = CheckedCache(function)  # as `cache=True` does with numba's own
+        except (OSError, RuntimeError):  # no place for it: this process alone has what it compiles
+            pass
+        finally:
+            config.CACHE_DIR = previous
+    return cast(Function, compiled)
 
 
 def compiled_with_callees(function: Function, package: str, arguments: Sequence[object]) -> Function:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ascendsim_kernels import jit
+from ascendsim_kernels import checked_cache, jit
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,69 @@ def test_a_folder_that_others_can_write_is_not_trusted(
     shared.chmod(0o777)
     assert jit.cache_folder() is None
     assert "kernels are compiled in every run" in "".join(said)
+
+
+def difference(a: float, b: float) -> float:
+    return a - b
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*difference*") if path.is_file())
+
+
+def test_compiled_kernels_are_kept(tmp_path: Path) -> None:
+    assert jit.kernel(difference)(5.0, 3.0) == 2.0
+    assert [path.suffix for path in files(tmp_path)] == [".nbc", ".nbi"]
+    again = jit.kernel(difference)
+    assert again(5.0, 3.0) == 2.0
+    assert sum(again.stats.cache_hits.values()) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("which", [".nbc", ".nbi"])
+@pytest.mark.parametrize("accident", ["a bit", "half", "nothing left", "another file"])
+def test_damaged_kernels_are_compiled_anew(
+    tmp_path: Path, said: list[str], which: str, accident: str
+) -> None:
+    jit.kernel(difference)(5.0, 3.0)
+    (path,) = (path for path in files(tmp_path) if path.suffix == which)
+    content = path.read_bytes()
+    if accident == "a bit":
+        content = content[:-40] + bytes([content[-40] ^ 4]) + content[-39:]
+    elif accident == "another file":
+
+        def total(a: float, b: float) -> float:
+            return a + b
+
+        jit.kernel(total)(5.0, 3.0)
+        (other,) = (path for path in tmp_path.rglob("*total*") if path.suffix == which)
+        content = other.read_bytes()
+    else:
+        content = content[: len(content) // 2] if accident == "half" else b""
+    path.write_bytes(content)
+    again = jit.kernel(difference)
+    assert again(5.0, 3.0) == 2.0
+    assert sum(again.stats.cache_hits.values()) == 0  # type: ignore[attr-defined]
+    assert f"compiled kernels in {path} are damaged and made anew" in said
+    healed = jit.kernel(difference)
+    assert healed(5.0, 3.0) == 2.0
+    assert sum(healed.stats.cache_hits.values()) == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR])
+def test_a_full_disk_stops_no_kernel_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, said: list[str], number: int
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    checked_cache._told.cache_clear()
+    ready = jit.kernel(difference)
+    monkeypatch.setattr(checked_cache._CheckedFile, "_open_for_write", failing)
+    assert ready(5.0, 3.0) == 2.0
+    assert ready(5, 3) == 2  # another signature
+    told = [line for line in said if "are not kept" in line]
+    assert len(told) == 1
+    assert os.strerror(number) in told[0]
 
 
 def test_kernels_run_where_nothing_can_be_written(tmp_path: Path) -> None:

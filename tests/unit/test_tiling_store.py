@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import re
+import stat
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
+from random import Random
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -23,6 +30,18 @@ from tests.support.lowering import matmul
 
 SOC = load("Ascend310P3")
 LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What is logged."""
+    lines: list[str] = []
+    handler, logger = logging.Handler(), logging.getLogger("ascendsim")
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    tiling_store._told.cache_clear()
+    yield lines
+    logger.removeHandler(handler)
 
 
 def stored(folder: Path) -> list[str]:
@@ -93,16 +112,129 @@ def test_a_choice_that_the_work_does_not_have_is_found_anew(tmp_path: Path) -> N
     assert search.choose(work, options * 2) == 2  # type: ignore[arg-type]
 
 
-def test_broken_lines_are_left_out(tmp_path: Path) -> None:
-    TilingStore(tmp_path, (), "a" * 32).put("one", 7)
-    (file,) = tmp_path.rglob("*.txt")
-    good = stable_digest("two")
-    with file.open("a") as lines:
-        lines.write(
-            f"{good} 5\n{good[:20]}\n{good} 5x\n{stable_digest('three')} -1\n\x00\n{stable_digest('four')} 1"
+def kept(folder: Path, chip: str = "", choices: Mapping[str, int] | None = None) -> Path:
+    """The file of a store that has some choices."""
+    store = TilingStore(folder, chip, "a" * 32)
+    for work, choice in (CHOICES if choices is None else choices).items():
+        store.put(work, choice)
+    return folder / ("a" * 32) / f"{stable_digest(chip)}.txt"
+
+
+CHOICES = {f"work {number}": number * 7 % 60 for number in range(40)}
+
+
+def damaged(content: bytes, chance: Random) -> bytes:
+    """A file after an accident, or in the hands of somebody who edits it."""
+    lines = content.splitlines(keepends=True)
+    kind = chance.randrange(8)
+    if kind == 0:  # flipped bits
+        changed = bytearray(content)
+        for _ in range(chance.randint(1, 20)):
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+        return bytes(changed)
+    if kind == 1:  # the disk was full
+        return content[: chance.randrange(len(content))]
+    if kind == 2:  # the one choice for all
+        return re.sub(rb"(?m)^(\w+) \d+", rb"\1 1", content)
+    if kind == 3:  # sums of other lines
+        ends = [line.split()[2] for line in lines]
+        chance.shuffle(ends)
+        return b"".join(
+            b" ".join((*line.split()[:2], end)) + b"\n" for line, end in zip(lines, ends, strict=True)
         )
-    store = TilingStore(tmp_path, (), "a" * 32)
-    assert [store.get(name) for name in ("one", "two", "three", "four")] == [7, 5, None, 1]
+    if kind == 4:  # a block of zeros
+        start = chance.randrange(len(content))
+        return content[:start] + bytes(len(content[start : start + 512])) + content[start + 512 :]
+    if kind == 5:
+        return chance.randbytes(2000)
+    if kind == 6:  # no ends of lines
+        return content.replace(b"\n", chance.choice((b"", b"\r", b"\n\n")))
+    chance.shuffle(lines)
+    return b"".join(lines + lines[:3])
+
+
+@pytest.mark.parametrize("seed", range(64))
+def test_a_damaged_file_never_says_anything_else(tmp_path: Path, seed: int) -> None:
+    file = kept(tmp_path)
+    file.write_bytes(damaged(file.read_bytes(), Random(seed)))
+    store = TilingStore(tmp_path, "", "a" * 32)
+    lost = [work for work, choice in CHOICES.items() if store.get(work) != choice]
+    assert all(store.get(work) is None for work in lost)
+    for work in lost:
+        store.put(work, CHOICES[work])
+    again = TilingStore(tmp_path, "", "a" * 32)
+    assert {work: again.get(work) for work in CHOICES} == CHOICES
+
+
+def test_lines_of_another_chip_or_state_of_the_code_are_left_out(tmp_path: Path) -> None:
+    content = kept(tmp_path, "other chip", {"work": 3}).read_bytes()
+    kept(tmp_path, "", {"different": 1}).write_bytes(content)
+    assert TilingStore(tmp_path, "", "a" * 32).get("work") is None
+    later = tmp_path / ("b" * 32)
+    later.mkdir()
+    (later / f"{stable_digest('other chip')}.txt").write_bytes(content)
+    store = TilingStore(tmp_path, "other chip", "b" * 32)
+    assert (store.get("work"), store.dropped) == (None, 1)
+
+
+def test_damaged_lines_are_counted_and_said_in_one_line(tmp_path: Path, said: list[str]) -> None:
+    file = kept(tmp_path)
+    content = file.read_text().splitlines()
+    file.write_text("\n".join([*content[:5], *(line[:-1] for line in content[5:])]) + "\n")
+    assert TilingStore(tmp_path, "", "a" * 32).dropped == 35
+    assert said == [f"35 damaged lines of {file} are left out, their tilings found anew"]
+
+
+@pytest.mark.parametrize("tamper", ["choices", "bits", "nothing"])
+def test_no_time_depends_on_what_the_cache_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tamper: str
+) -> None:
+    monkeypatch.setenv("ASCENDSIM_CACHE", str(tmp_path))
+
+    def compiled() -> str:
+        monkeypatch.setattr(tilings, "_searches", {})  # as in a new process
+        monkeypatch.setattr(tilings, "_tilings", {})
+        return program_hash(asim.compile(asim.load(LENET, batch=8), SOC).program)
+
+    first = compiled()
+    for file in tmp_path.rglob("*.txt"):
+        content = file.read_bytes()
+        if tamper == "choices":
+            content = re.sub(rb"(?m)^(\w+) \d+", rb"\1 1", content)
+        elif tamper == "bits":
+            content = bytes(byte ^ (place % 97 == 5) for place, byte in enumerate(content))
+        file.write_bytes(content)
+    assert compiled() == first
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
+def test_a_cache_that_takes_no_more_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str], number: int
+) -> None:
+    usual = Path.open
+
+    def failing(self: Path, *args: Any, **options: Any) -> IO[Any]:
+        if tmp_path in self.parents and args and args[0] == "a":
+            raise OSError(number, os.strerror(number))
+        return usual(self, *args, **options)
+
+    monkeypatch.setattr(Path, "open", failing)
+    store = TilingStore(tmp_path, ())
+    for work in range(3):
+        store.put(work, work)
+    assert store.get(0) == 0  # in this process
+    assert len(said) == 1
+    assert os.strerror(number) in said[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of Unix")
+def test_what_is_no_file_is_neither_read_nor_written(tmp_path: Path) -> None:
+    file = kept(tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    store = TilingStore(tmp_path, "", "a" * 32)
+    store.put("work", 1)
+    assert (store.get("work"), stat.S_ISFIFO(file.stat().st_mode)) == (1, True)
 
 
 def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
