@@ -198,7 +198,7 @@ def test_a_store_lies_at_the_end_of_links_and_nowhere_else(tmp_path: Path) -> No
 
 def test_a_file_where_the_lock_would_be_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").write_text("notes of mine")
-    with pytest.raises(InputError, match="lies where the lock of a store would be"):
+    with pytest.raises(InputError, match="for its lock, and a file of something else"):
         Store(tmp_path / "s.db")
     assert (tmp_path / "s.db.lock").read_text() == "notes of mine"
 
