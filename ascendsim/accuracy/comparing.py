@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -14,19 +14,37 @@ from ascendsim.accuracy.report import Accuracy, Row
 from ascendsim.api.compiling import compile
 from ascendsim.api.running import random_inputs
 from ascendsim.compiler.dynamic import DynamicModel
+from ascendsim.compiler.dynamic_inputs import shapes_of_arrays, shapes_only
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.program import owner_of
 from ascendsim.machine import run as run_machine
-from ascendsim.opset import OpSet
+from ascendsim.ops import opset_with
+from ascendsim.opset import OpDef, OpSet
+from ascendsim.passes.gears import with_input_shapes
 from ascendsim.runtime import checked_inputs, evaluate
 from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.numerics import Numerics
 from ascendsim.runtime.plain import evaluate_plain
 from ascendsim.runtime.watch import Watch
 from ascendsim.soc import SocSpec
+
+
+def closed(graph: Graph, inputs: Mapping[str, Any], operators: Sequence[OpDef] = ()) -> Graph:
+    """The graph with the shapes of the arrays in place of open ones; the graph itself if it has none.
+
+    Raises:
+        InputError: If an array does not fit, or none says the shape of an input that is open.
+    """
+    if all(tensor.is_static for tensor in graph.inputs):
+        return graph
+    opset = opset_with(operators)
+    shapes = shapes_of_arrays(graph, {name: np.asarray(array) for name, array in inputs.items()})
+    return with_input_shapes(
+        graph, opset, {name: value.shape for name, value in shapes_only(graph, opset, shapes).items()}
+    )
 
 
 @checked(
@@ -45,7 +63,7 @@ def accuracy(
     """Compares what a chip computes with the model in float32, or with a dump of your own, tensor by tensor.
 
     Args:
-        graph: From `load` or `GraphBuilder`, of fixed shapes and without control flow.
+        graph: From `load` or `GraphBuilder`, without control flow. The arrays say what shapes it leaves open.
         inputs: Arrays by input name; seeded random ones by default.
         soc: The chip.
         golden: What to compare with: a folder of .npy files or arrays by name, of tensors or operators of the
@@ -57,10 +75,11 @@ def accuracy(
             tensor of the model.
         GraphError: If a weight has no values.
     """
+    graph = closed(graph, inputs or {}, settings.get("operators", ()))
     model = compile(graph, soc, **settings)
     if type(model) is not CompiledModel:
         why = "has gears, open shapes or control flow" if isinstance(model, DynamicModel) else "is no model"
-        raise InputError(f"model {graph.name!r}", f"{why}", remedy="give fixed shapes: shapes=, batch=")
+        raise InputError(f"model {graph.name!r}", f"{why}", remedy="take the parts around them")
     given = random_inputs(model) if inputs is None else inputs
     arrays = checked_inputs(model.graph, {name: np.asarray(array) for name, array in given.items()})
     trace = run_machine(model.program, model.soc)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ascendsim.compiler.model import CompiledModel
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import FIXED_SHAPES, InputError
 from ascendsim.graph.ir import Array
 from ascendsim.images.forms import Fit, ImageForm
 from ascendsim.images.pictures import Images, Picture, pictures
@@ -43,7 +43,7 @@ class ImageRun:
         """
         if type(model) is not CompiledModel:
             rule = "must have fixed shapes and no control flow to run over images"
-            raise InputError(f"model {model.source.name!r}", rule, remedy="give its inputs as arrays")
+            raise InputError(f"model {model.source.name!r}", rule, remedy=FIXED_SHAPES)
         return cls(model, ImageForm.of(model.graph, given), pictures(images))
 
     def model(self) -> CompiledModel:

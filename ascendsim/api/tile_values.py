@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.noted import noted_program
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import FIXED_SHAPES, InputError
 from ascendsim.core.table import Table
 from ascendsim.isa.program import Task
 from ascendsim.runtime.tiles import Lacking, Tiles
@@ -53,7 +53,7 @@ def tiles_of(model: CompiledModel) -> Tiles:
     """
     if type(model) is not CompiledModel:
         rule = "must have fixed shapes and no control flow for values tile by tile"
-        raise InputError(f"model {model.source.name!r}", rule, remedy='values="device"')
+        raise InputError(f"model {model.source.name!r}", rule, remedy=FIXED_SHAPES)
     return Tiles(model.graph, model.program, noted_program(model), model.opset, model.soc, model.lowering)
 
 

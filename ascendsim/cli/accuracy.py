@@ -52,15 +52,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.accuracy import accuracy
+    from ascendsim.accuracy.comparing import closed
     from ascendsim.accuracy.dumps import read_array
     from ascendsim.core.files import make_folder
     from ascendsim.runtime import random_inputs
 
     check_folder(args.output)
-    graph, settings = load_graph(args), chip_settings(args)
-    inputs = random_inputs(graph, args.seed)
-    for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
-        inputs[name] = read_array(path)
+    given = {
+        name: read_array(path)
+        for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items()
+    }
+    settings = chip_settings(args)
+    graph = closed(load_graph(args), given, settings["operators"])
+    inputs = random_inputs(graph, args.seed) | given
     found = accuracy(graph, inputs, golden=args.golden, **settings)
     _print(found, args.limit, args.top)
     kept = found.keep(args.limit) if args.keep else None

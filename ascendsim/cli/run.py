@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -264,12 +265,13 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
         if args.shortcuts is None
         else tuple(name for name in args.shortcuts.split(",") if name != "none")
     )
+    given = _given(model, args)
     with progress("running") as show:
         if values == "off":
             return running.simulate(
                 model,
                 images=args.images,
-                shapes=run_shapes(model, args),
+                shapes=_shapes(model, args, given),
                 **choices(args),
                 instructions=recorded,
                 progress=show,
@@ -277,7 +279,7 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
             )
         return running.run(
             model,
-            _inputs(model, args),
+            _inputs(model, args, given),
             images=args.images,
             mean=args.mean or IMAGENET_MEAN,
             std=args.std or IMAGENET_STD,
@@ -290,19 +292,42 @@ def _execute(model: CompiledModel, args: argparse.Namespace, values: str) -> Res
         )
 
 
-def _inputs(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
+def _given(model: CompiledModel, args: argparse.Namespace) -> dict[str, Array]:
+    """The arrays of --input.
+
+    Raises:
+        InputError: If one is of no input, or its file cannot be read.
+    """
     from ascendsim.accuracy.dumps import read_array
+
+    arrays: dict[str, Array] = {}
+    known = dict.fromkeys(tensor.name for tensor in (*model.source.inputs, *model.graph.inputs))
+    for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
+        if name not in known:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, known))
+        arrays[name] = read_array(path)
+    return arrays
+
+
+def _shapes(
+    model: CompiledModel, args: argparse.Namespace, given: Mapping[str, Array]
+) -> dict[str, tuple[int, ...]] | None:
+    """The input shapes of the run: of the gear that is named, or as the arrays say."""
+    from ascendsim.compiler.dynamic_inputs import shapes_of_arrays
+    from ascendsim.compiler.gears import GearedModel
+
+    graph = model.network if isinstance(model, GearedModel) else model.graph
+    return run_shapes(model, args) or shapes_of_arrays(graph, given) or None
+
+
+def _inputs(model: CompiledModel, args: argparse.Namespace, given: Mapping[str, Array]) -> dict[str, Array]:
     from ascendsim.api.image_runs import other_inputs
     from ascendsim.api.running import random_inputs
 
-    arrays = random_inputs(model, args.seed, shapes=run_shapes(model, args))
+    arrays = random_inputs(model, args.seed, shapes=_shapes(model, args, given))
     if args.images is not None:
         arrays = {name: arrays[name] for name in other_inputs(model)}
-    for name, path in parse_settings(args.input, option="--input", form="NAME=FILE.npy").items():
-        if name not in arrays:
-            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, arrays))
-        arrays[name] = read_array(path)
-    return arrays
+    return arrays | dict(given)
 
 
 def _print_outputs(result: Result, values: str) -> None:

@@ -126,7 +126,7 @@ class DynamicModel(CompiledModel):
         Raises:
             InputError: If a shape is open and not given, or does not fit.
         """
-        return shapes_only(self.graph, shapes)
+        return shapes_only(self.graph, self.opset, shapes)
 
     @checked()
     def decided(self, inputs: Mapping[str, Value], choices: Choices) -> Choices:

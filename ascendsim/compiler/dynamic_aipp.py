@@ -104,7 +104,7 @@ class DynamicAippModel(DynamicModel):
         """Inputs without values, images of the network's own size."""
         own = {name: self._plain(name) for name in self.names}
         sizes = {name: item.raw_shape(self._batch(name)) for name, item in own.items()}
-        found = shapes_only(self.graph, {**sizes, **shapes})
+        found = shapes_only(self.graph, self.opset, {**sizes, **shapes})
         for name, data in self.names.items():
             if found[name].shape != sizes[name]:
                 remedy = f"give {data!r} and the image as inputs of a run"

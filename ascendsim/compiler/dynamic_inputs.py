@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import InputError, InputWarning, suggest
-from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.graph.ir import Array, Dim, Graph, Tensor
+from ascendsim.opset import OpSet
 from ascendsim.passes.control_flow import control_flow_nodes
+from ascendsim.passes.gears.example import how_to_say_shapes
 from ascendsim.runtime.control_flow import MAX_ITERATIONS, Value
 from ascendsim.runtime.host_run import Choices
 
@@ -43,7 +45,7 @@ def _user_array(name: object, given: Any) -> Array:
     return array
 
 
-def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
+def shapes_only(graph: Graph, opset: OpSet, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
     """Inputs without values, of the graph's own shapes or those that the user gives.
 
     Raises:
@@ -64,7 +66,7 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
             raise InputError(
                 f"input {name!r}",
                 f"has the open shape {_text(tensor)}",
-                remedy=f"say which: shapes={{{name!r}: (...)}}, --input_shape {_closed(graph)!r}, or inputs",
+                remedy=how_to_say_shapes(graph, opset),
             )
         shape = tensor.static_shape if given is None else _dims(name, given)
         _check_shape(tensor, shape, f"option shapes: input {name!r}", least=1)
@@ -72,13 +74,23 @@ def shapes_only(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> dict[str, 
     return values
 
 
-def _closed(graph: Graph) -> str:
-    """ATC's option with every open dimension 1, ready to be copied and changed."""
-    parts = []
-    for tensor in graph.inputs:
-        dims = [str(dim) if isinstance(dim, int) else "1" for dim in tensor.shape or ()]
-        parts.append(f"{tensor.name}:{','.join(dims)}")
-    return ";".join(parts)
+def shapes_of_arrays(graph: Graph, arrays: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+    """Shapes of open inputs that arrays say: of their own inputs, and of others whose open dimensions have
+    names that those have too.
+    """
+    opened = [tensor for tensor in graph.inputs if not tensor.is_static]
+    found = {tensor.name: arrays[tensor.name].shape for tensor in opened if tensor.name in arrays}
+    sizes: dict[Dim, int] = {
+        dim: size
+        for tensor in opened
+        for dim, size in zip(tensor.shape or (), found.get(tensor.name, ()), strict=False)
+        if isinstance(dim, str)
+    }
+    for tensor in opened:
+        shape = tensor.shape or (None,)
+        if tensor.name not in found and all(isinstance(dim, int) or dim in sizes for dim in shape):
+            found[tensor.name] = tuple(dim if isinstance(dim, int) else sizes[dim] for dim in shape)
+    return found
 
 
 def checked_choices(

@@ -94,7 +94,7 @@ class GearedModel(DynamicModel):
         if not shapes:
             gear = max(self.gear_bytes, key=lambda gear: self.gear_bytes[gear][0])
             shapes = self.shapes_of_gear(gear)
-        return self._with_gear(shapes_only(self.network, shapes))
+        return self._with_gear(shapes_only(self.network, self.opset, shapes))
 
     def _with_gear(self, values: dict[str, Value]) -> dict[str, Value]:
         number = self.settings.find(self.network, {name: value.shape for name, value in values.items()})
@@ -161,7 +161,7 @@ def _loaded(model: GearedModel) -> GearedModel:
     memory = {}
     for gear in model.gears:
         shapes = model.shapes_of_gear(gear)
-        values = model._with_gear(shapes_only(model.network, shapes))
+        values = model._with_gear(shapes_only(model.network, model.opset, shapes))
         run = _any_way(model, values)
         _, program = timeline(run, model.source.name, model.soc.name, model.schedule, {})
         memory[gear] = (program.memory.peak_bytes, program.memory.weight_bytes)

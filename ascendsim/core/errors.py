@@ -66,6 +66,12 @@ class Subject:
         return Subject(tuple([part if isinstance(part, str) else names[part] for part in self.parts]))
 
 
+# remedies for shapes, in the words of the command line and of Python
+FIXED_SHAPES = "give fixed shapes: --input_shape NAME:DIMS or --batch N, in Python shapes= or batch="
+GIVE_VALUES = "run it with values: --values device, in Python asim.run(model, inputs)"
+ONE_BY_ONE = "--batch 1 (in Python batch=1) takes them one by one"
+
+
 class AscendSimError(Exception):
     """Base of all errors that this package raises on purpose.
 
@@ -197,13 +203,21 @@ def edits(one: str, other: str) -> int:
     return row[-1]
 
 
+_BEGINNING = 2  # letters of a name that say which one is meant
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Returns a remedy that names the nearest known name, or lists the known names.
 
     >>> suggest("Ascend301", ["Ascend310", "Ascend910A"])
     'did you mean Ascend310?'
+    >>> suggest("--soc", ["--set", "--soc_version", "--top"])  # a name that begins so comes first
+    'did you mean --soc_version?'
     """
     names = sorted(known)
+    begun = [each for each in names if each.startswith(name)] if len(name.strip("-")) >= _BEGINNING else []
+    if begun:
+        return f"did you mean {min(begun, key=len)}?"
     near = difflib.get_close_matches(name, names, n=8, cutoff=0.6)
     if near:
         return f"did you mean {min(near, key=lambda each: edits(name, each))}?"

@@ -20,7 +20,7 @@ import numpy as np
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError, suggest
+from ascendsim.core.errors import FIXED_SHAPES, GraphError, suggest
 from ascendsim.core.formats import Format, storage_bytes, storage_shape
 from ascendsim.core.table import Table
 from ascendsim.graph.constants import Array, Constant, Dim, Shape
@@ -118,7 +118,7 @@ class Tensor:
                 f"tensor {self.name!r}",
                 "needs a static shape",
                 self.shape,
-                'give input shapes with shapes={"name": (...)}',
+                FIXED_SHAPES,
             )
         return self.shape  # type: ignore[return-value]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import ONE_BY_ONE, InputError
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.images.pictures import Picture, in_folder, pictures
 from ascendsim.passes.aipp import AippSettings
@@ -166,6 +166,6 @@ def image_batches(graph: Graph, folder: Path, mean: Sequence[float], std: Sequen
     found = in_folder(folder)
     if len(found) < form.batch:
         rule = f"must hold at least {form.batch} images"
-        raise InputError(f"folder {str(folder)!r}", rule, len(found), "add images, or load with batch=1")
+        raise InputError(f"folder {str(folder)!r}", rule, len(found), f"add images; {ONE_BY_ONE}")
     for at in range(0, len(found) - form.batch + 1, form.batch):
         yield form.array(pictures(found[at : at + form.batch]), mean, std)

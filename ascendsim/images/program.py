@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import ONE_BY_ONE, InputError
 from ascendsim.images.forms import PLANES, ImageForm
 from ascendsim.images.pictures import JPEGD, SOFTWARE, Picture
 from ascendsim.isa.program import Program, Task, TaskKind
@@ -38,7 +38,7 @@ def with_images(program: Program, soc: SocSpec, form: ImageForm, given: Sequence
         InputError: If the chip's DVPP is not known, or the last batch is not full.
     """
     if len(given) % form.batch:
-        rule, remedy = f"must fill batches of {form.batch}", "add images, or load the model with batch=1"
+        rule, remedy = f"must fill batches of {form.batch}", f"add images; {ONE_BY_ONE}"
         raise InputError("option images", rule, f"{len(given)} images", remedy)
     runs, tasks = len(given) // form.batch, len(program.tasks)  # numbers of tasks are their places
     stream = 1 + max((task.stream for task in program.tasks), default=0)

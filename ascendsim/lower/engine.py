@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ascendsim.core.errors import CompileError
+from ascendsim.core.errors import FIXED_SHAPES, CompileError
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
 from ascendsim.opset.regions import AnyWork, refs_of, with_regions
@@ -41,7 +41,7 @@ def check_static(graph: Graph) -> None:
                 f"tensor {tensor.name!r}",
                 "must have a static shape",
                 shape,
-                f'load the model with batch= or shapes={{"name": (...)}} for its inputs ({inputs})',
+                f"{FIXED_SHAPES} (inputs: {inputs})",
             )
         if tensor.dtype is None:
             raise CompileError(

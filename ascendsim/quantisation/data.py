@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import FIXED_SHAPES, InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Tensor
 
 Batch = dict[str, Array]
@@ -111,7 +111,7 @@ def _checked(tensor: Tensor, array: Array) -> tuple[Array, int]:
     fits = array.ndim == len(shape) and array.shape[1:] == shape[1:]
     if not fits or (shape and shape[0] and array.shape[0] % shape[0]):
         wanted = "a number" if not shape else f"[n * {shape[0]}{''.join(f', {dim}' for dim in shape[1:])}]"
-        remedy = "reshape it, or load the model with shapes= or batch="
+        remedy = f"reshape it, or {FIXED_SHAPES}"
         raise InputError(subject, f"must have shape {wanted}", list(array.shape), remedy)
     kind = (tensor.origin_dtype or tensor.element_type).numpy
     if not np.can_cast(array.dtype, kind, "same_kind"):

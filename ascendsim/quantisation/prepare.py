@@ -13,6 +13,7 @@ from ascendsim.passes.fusion.engine import run_rules
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext
 from ascendsim.passes.fusion.rules.conv import conv_batchnorm, conv_bias, conv_scale
+from ascendsim.passes.gears.example import how_to_say_shapes
 
 # what these make is a Conv of ONNX again, on every chip
 _RULES = (*conv_batchnorm.RULES, *conv_scale.RULES, *conv_bias.RULES)
@@ -34,7 +35,7 @@ def prepared(graph: Graph, opset: OpSet) -> Graph:
             raise InputError(f"model {graph.name!r}", rule, remedy="quantise the parts around it")
     for tensor in graph.inputs:
         if not tensor.is_static:
-            remedy = 'load it with shapes={"name": (...)} or batch='
+            remedy = how_to_say_shapes(graph, opset)
             raise InputError(f"input {tensor.name!r}", "must have a static shape", tensor.shape, remedy)
     work = copy_graph(graph)
     engine = GraphEngine(opset, EngineSettings.of(None, pass_names(opset), "O3", True, True), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ascendsim.core.errors import InputError, SimulationError, suggest
+from ascendsim.core.errors import FIXED_SHAPES, InputError, SimulationError, suggest
 from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
@@ -181,7 +181,7 @@ def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:
                 f"input {name!r}",
                 f"must have shape {list(tensor.static_shape)}",
                 list(array.shape),
-                "reshape it, or load the model with shapes=",
+                f"reshape it, or {FIXED_SHAPES}",
             )
         if array.dtype != dtype:
             raise InputError(

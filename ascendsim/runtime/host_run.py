@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import GIVE_VALUES, InputError
 from ascendsim.graph.ir import Graph, Node, Tensor
 from ascendsim.isa.program import owner_of
 from ascendsim.passes.control_flow import is_control_flow
@@ -125,7 +125,8 @@ class HostRun:
             raise InputError(
                 f"node {node.name!r} ({node.op_type})",
                 "takes a branch that depends on values",
-                remedy=f"give inputs, or say which: branches={{{node.name!r}: {listed}}}",
+                remedy=f"give inputs, or say which: branches={{{node.name!r}: {listed}}}, --branch "
+                f"{node.name}={short[0] if node.op_type == 'If' else 0}",
             )
         if chosen in names or chosen in short:
             return names.index(str(chosen)) if chosen in names else short.index(str(chosen))
@@ -255,7 +256,7 @@ class _Scope:
             raise InputError(
                 f"the shape of what node {node.name!r} ({node.op_type}) gives",
                 "depends on values",
-                remedy="give inputs: asim.run(model, inputs)",
+                remedy=GIVE_VALUES,
             )
         if not all(value.on_host for value in values):
             self._owner.look()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError, InputError
+from ascendsim.core.errors import GIVE_VALUES, GraphError, InputError
 from ascendsim.core.keys import key_of
 from ascendsim.graph.ir import Array, Constant, Graph, Node, Tensor
 from ascendsim.opset import InferContext, OpSet
@@ -326,7 +326,7 @@ def result_shapes(node: Node, value_of: Lookup, opset: OpSet) -> tuple[tuple[int
             raise InputError(
                 f"the shape of what node {node.name!r} ({node.op_type}) gives",
                 "depends on values",
-                remedy="give inputs: asim.run(model, inputs)",
+                remedy=GIVE_VALUES,
             )
         arrays.append(None if value is None else value.array)
     wanted = [(tensor.origin_dtype or DType.FLOAT32).numpy for tensor in node.outputs]

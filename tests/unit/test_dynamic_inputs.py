@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.compiler.dynamic_inputs import checked_choices, input_values, shapes_only, user_arrays
+from ascendsim.compiler.dynamic_inputs import (
+    checked_choices,
+    input_values,
+    shapes_of_arrays,
+    shapes_only,
+    user_arrays,
+)
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, InputWarning
 from ascendsim.graph.ir import Graph
+from ascendsim.ops import default_opset
 from tests.unit.test_runtime_control_flow import halving_loop, two_branches
+
+OPSET = default_opset()
 
 
 def graph_of(**shapes: tuple[int | str | None, ...] | None) -> Graph:
@@ -28,19 +37,28 @@ def ones(*shape: int) -> np.ndarray:
 
 def test_shapes_are_those_of_the_model_or_the_users() -> None:
     graph = graph_of(x=(2, "n"), y=(3,))
-    found = shapes_only(graph, {"x": [2, 7]})
+    found = shapes_only(graph, OPSET, {"x": [2, 7]})
     assert {name: (value.dtype, value.shape, value.array) for name, value in found.items()} == {
         "x": (np.dtype(np.float32), (2, 7), None),
         "y": (np.dtype(np.float32), (3,), None),
     }
-    assert shapes_only(graph_of(s=()), {"s": ()})["s"].shape == ()
-    assert shapes_only(graph_of(s=None), {"s": (4, 5)})["s"].shape == (4, 5)
+    assert shapes_only(graph_of(s=()), OPSET, {"s": ()})["s"].shape == ()
+    assert shapes_only(graph_of(s=None), OPSET, {"s": (4, 5)})["s"].shape == (4, 5)
+
+
+def test_arrays_say_the_shapes_of_open_inputs_and_of_those_with_the_same_names() -> None:
+    graph = graph_of(x=("n", 3, "h", None), y=("n", "h"), z=("n", "m"), s=(4, 5), t=())
+    found = shapes_of_arrays(graph, {"x": ones(2, 3, 8, 9), "s": ones(1), "t": ones()})
+    assert found == {"x": (2, 3, 8, 9), "y": (2, 8)}  # not z, whose m nothing says; fixed ones need nothing
+    assert shapes_of_arrays(graph, {"z": ones(2, 7)}) == {"z": (2, 7)}
+    assert shapes_of_arrays(graph, {}) == {}
+    assert shapes_of_arrays(graph_of(x=("n",)), {"x": ones(2, 3)}) == {"x": (2, 3)}  # refused by the run
 
 
 def test_types_are_the_users_not_the_devices() -> None:
     graph = graph_of(x=(2,))
     graph.inputs[0].origin_dtype = DType.INT64
-    assert shapes_only(graph, {})["x"].dtype == np.int64
+    assert shapes_only(graph, OPSET, {})["x"].dtype == np.int64
     assert input_values(graph, {"x": np.ones(2, np.int64)})["x"].dtype == np.int64
     with pytest.raises(InputError, match=r"input 'x' must be of type int64, not float32"):
         input_values(graph, {"x": ones(2)})
@@ -64,12 +82,12 @@ def test_types_are_the_users_not_the_devices() -> None:
 )
 def test_shapes_that_do_not_fit(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        shapes_only(graph_of(x=(2, "n", None)), given)
-    assert shapes_only(graph_of(x=(2, "n", None)), {"x": (2, 1, 1)})["x"].shape == (2, 1, 1)
+        shapes_only(graph_of(x=(2, "n", None)), OPSET, given)
+    assert shapes_only(graph_of(x=(2, "n", None)), OPSET, {"x": (2, 1, 1)})["x"].shape == (2, 1, 1)
 
 
 def test_shapes_of_numpy_numbers_are_plain_numbers() -> None:
-    shape = shapes_only(graph_of(x=("n",)), {"x": [np.int64(3)]})["x"].shape
+    shape = shapes_only(graph_of(x=("n",)), OPSET, {"x": [np.int64(3)]})["x"].shape
     assert shape == (3,)
     assert type(shape[0]) is int
 

@@ -312,7 +312,6 @@ def test_batch_goes_to_every_input_that_has_it():
         ({"shapes": {"a": (1, -4)}}, "must have sizes from 1"),
         ({"shapes": {"a": (1, "n")}}, "must have sizes from 1"),
         ({"shapes": {"a": "1,4"}}, "must be a sequence of numbers"),
-        ({"shapes": {"a": (3, 4)}, "batch": 2}, "must start with batch 2, not [3, 4]"),
     ],
 )
 def test_options_that_do_not_fit(options, message):

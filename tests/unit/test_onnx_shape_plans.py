@@ -77,6 +77,33 @@ def test_shapes_of_one_input_may_say_the_batch_too() -> None:
     assert (late.wanted, late.batches) == ({"s": (), "x": (8, 3)}, (2, 8))
 
 
+IMAGES = {"x": ("n", 3, "h", "w")}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shapes", "wanted"),
+    [
+        (IMAGES, {"x": (-1, 3, 320, 480)}, {"x": (4, 3, 320, 480)}),
+        (IMAGES, {"x": (1, 3, 320, 480)}, {"x": (4, 3, 320, 480)}),
+        (IMAGES, {"x": (7, 3, -1, -1)}, {"x": (4, 3, None, None)}),
+        ({"x": (1, 3, 8, 8)}, {"x": (1, 3, 16, 16)}, {"x": (4, 3, 16, 16)}),
+        ({"x": (None, 3, None)}, {"x": (2, 3, 5)}, {"x": (4, 3, 5)}),
+        ({"x": None}, {"x": (1, 3, 5)}, {"x": (4, 3, 5)}),  # not even the rank is known
+        # the batch of each input by a name of its own, or one name at two places
+        ({"x": ("n", "s"), "y": ("m", "t")}, {"x": (1, 8), "y": (1, 6)}, {"x": (4, 8), "y": (4, 6)}),
+        ({"x": ("n", "s"), "y": (5, "n")}, {"x": (1, 8), "y": (5, 1)}, {"x": (4, 8), "y": (5, 4)}),
+        # sizes that are no batch stay: another name with another size, another number
+        ({"x": ("n", 3), "y": ("s",)}, {"x": (1, 3), "y": (128,)}, {"x": (4, 3), "y": (128,)}),
+        ({"x": (1, 3), "y": (77, 3)}, {"x": (1, 3), "y": (77, 3)}, {"x": (4, 3), "y": (77, 3)}),
+        ({"x": ("n", 3), "y": ("s",)}, {"x": (1, 3), "y": (-1,)}, {"x": (4, 3), "y": (4,)}),
+    ],
+)
+def test_the_batch_replaces_the_one_of_a_shape_that_is_given(
+    inputs: dict[str, Dims | None], shapes: dict[str, Any], wanted: dict[str, Dims]
+) -> None:
+    assert plan(inputs, 4, **shapes).wanted == wanted
+
+
 @pytest.mark.parametrize("size", [1, 2**31 - 1])
 def test_sizes_that_may_be(size: int) -> None:
     assert plan({"x": ("n", 3)}, size).wanted == {"x": (size, 3)}
@@ -101,7 +128,6 @@ def test_sizes_that_may_not_be(size: Any) -> None:
         ({"x": (2, 3)}, None, {"x": 5}, "must be a sequence of numbers"),
         ({"x": (2, None)}, None, {"x": (2,)}, r"must have 2 dimensions, as in \[2, \?\], not \[2\]"),
         ({"s": (), "u": None}, 4, {}, "needs a model with a batch dimension"),
-        ({"x": (2, 3)}, 4, {"x": (5, 3)}, "input 'x' must start with batch 4, not"),
     ],
 )
 def test_options_that_contradict(

@@ -116,7 +116,7 @@ class _Importer:
                     f"input {tensor.name!r}",
                     "has a dynamic shape",
                     _dims(tensor.shape),
-                    f'bind it with shapes={{"{tensor.name}": (...)}}',
+                    f'say it: --input_shape {tensor.name}:DIMS, in Python shapes={{"{tensor.name}": (...)}}',
                 )
             return tensor.shape  # type: ignore[return-value]
         bound = tuple(int(dim) for dim in given)

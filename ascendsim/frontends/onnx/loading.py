@@ -9,14 +9,15 @@ from typing import Literal, Union
 import onnx
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.frontends.onnx.atc import refusals_of
 from ascendsim.frontends.onnx.batch import with_batch
 from ascendsim.frontends.onnx.importer import Importer
 from ascendsim.frontends.onnx.reading import opset_versions, read_model
-from ascendsim.frontends.onnx.shapes import plan_shapes
+from ascendsim.frontends.onnx.shapes import ShapePlan, plan_shapes
 from ascendsim.frontends.onnx.tensors import Absent
 from ascendsim.frontends.onnx.weights import random_weight, roles
+from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Constant, Graph
 from ascendsim.graph.verify import verify
 from ascendsim.opset import OpSet
@@ -109,7 +110,23 @@ def _with_shapes(
 ) -> Graph:
     plan = plan_shapes(graph, batch, shapes)
     if plan.batches is not None:
-        return with_batch(graph, opset, plan)
+        # what is open in front may be a length too, which needs nothing but inference
+        as_written = copy_graph(graph) if plan.dynamic and batch is None else None
+        try:
+            return with_batch(graph, opset, plan)
+        except AscendSimError:
+            if as_written is None:
+                raise
+            try:
+                return _inferred(as_written, opset, plan)
+            except AscendSimError:
+                pass
+            raise
+    return _inferred(graph, opset, plan)
+
+
+def _inferred(graph: Graph, opset: OpSet, plan: ShapePlan) -> Graph:
+    """The graph with the shapes of its inputs as planned, nothing rewritten."""
     inference = Inference(opset)
     inference.restart(graph)
     for tensor in graph.inputs:

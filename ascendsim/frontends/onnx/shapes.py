@@ -36,33 +36,30 @@ def plan_shapes(graph: Graph, batch: int | None, shapes: Mapping[str, Sequence[i
 
     The model's batch is the first dimension of its first input of rank 1 or more. `batch` replaces it as the
     first dimension of every input that has the same number or a symbol there, and the same symbol wherever
-    else it stands.
+    else it stands; in a shape that `shapes` gives too, whether it is open (-1) or a number there.
 
     Raises:
-        InputError: If a name is unknown, a rank differs, a size is not positive, or the two options
-            contradict each other.
+        InputError: If a name is unknown, a rank differs, or a size is not positive.
     """
     wanted = {tensor.name: tensor.shape for tensor in graph.inputs}
     given = _checked_shapes(graph, shapes or {})
     wanted.update(given)
-    old = _batch_of(graph)
+    old = _batch_of(graph, given)
     if batch is not None:
         _positive("option batch", batch)
         if old is None:
             raise InputError(
                 "option batch",
                 "needs a model with a batch dimension: no input has a first dimension",
-                remedy="use shapes={...}",
+                remedy="say its shapes: --input_shape NAME:DIMS, in Python shapes={...}",
             )
         for tensor in graph.inputs:
-            if tensor.name not in given:
-                wanted[tensor.name] = _with_batch(tensor, old, batch)
-            elif _carries(tensor, old) and given[tensor.name][0] != batch:
-                raise InputError(
-                    f"option shapes of input {tensor.name!r}",
-                    f"must start with batch {batch}",
-                    list(given[tensor.name]),
-                )
+            shape = given.get(tensor.name)
+            wanted[tensor.name] = (
+                _with_batch(tensor, old, batch)
+                if shape is None
+                else _rebatched(tensor, shape, given, old, batch)
+            )
     complete = {name: shape for name, shape in wanted.items() if shape is not None}
     return _with_reference(graph, complete, old)
 
@@ -125,13 +122,14 @@ def _positive(subject: str, value: object) -> None:
         raise InputError(subject, f"must have sizes from 1 to {MAX_DIM - 1}", repr(value))
 
 
-def _batch_of(graph: Graph) -> Dim:
+def _batch_of(graph: Graph, given: Mapping[str, Shape]) -> Dim:
     """The model's batch: a number, a symbol; None if no input has a first dimension, or nothing is known
-    about it.
+    about it. Where the model does not say an input's rank, the shape that is given does.
     """
     first = next((tensor.shape for tensor in graph.inputs if tensor.shape), None)
     if first is None:
-        return None
+        ranked = any(tensor.shape is None and given.get(tensor.name) for tensor in graph.inputs)
+        return "" if ranked else None
     return "" if first[0] is None else first[0]
 
 
@@ -150,6 +148,25 @@ def _with_batch(tensor: Tensor, old: Dim, batch: int) -> Shape | None:
     return tuple(
         batch if (axis == 0 and _carries(tensor, old)) or (isinstance(dim, str) and dim == old) else dim
         for axis, dim in enumerate(tensor.shape)
+    )
+
+
+def _rebatched(tensor: Tensor, shape: Shape, given: Mapping[str, Shape], old: Dim, batch: int) -> Shape:
+    """A shape that the user gives, with another batch: as its first dimension where the model has its batch
+    there or the user leaves it open, and wherever the model has the symbol of its batch. Exporters name the
+    batch of each input by itself: one of another name is meant where it has the size of the first input's.
+    """
+    declared = tensor.shape or (None,) * len(shape)
+    now = next((sizes[0] for sizes in given.values() if sizes), None)
+
+    def is_batch(axis: int, size: Dim, then: Dim) -> bool:
+        if isinstance(then, str) and then == old:
+            return True
+        return axis == 0 and (then == old or (not isinstance(then, int) and size in (None, now)))
+
+    return tuple(
+        batch if is_batch(axis, size, then) else size
+        for axis, (size, then) in enumerate(zip(shape, declared, strict=True))
     )
 
 

@@ -7,7 +7,7 @@ import re
 import onnx
 
 from ascendsim.core.dtypes import DType
-from ascendsim.core.errors import GraphError, UnsupportedTypeError
+from ascendsim.core.errors import FIXED_SHAPES, GraphError, UnsupportedTypeError
 from ascendsim.graph.ir import Dim, Shape
 
 _P = onnx.TensorProto
@@ -83,7 +83,7 @@ def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
                 subject,
                 "must have dimensions that are not negative",
                 dim.dim_value,
-                "give the shape with shapes={...}",
+                FIXED_SHAPES,
             )
         return int(dim.dim_value)
     return None if _NO_NAME.fullmatch(dim.dim_param) else dim.dim_param
