@@ -17,7 +17,7 @@ from ascendsim.compiler.dynamic import DynamicModel
 from ascendsim.compiler.dynamic_inputs import shapes_of_arrays, shapes_only
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.program import owner_of
 from ascendsim.machine import run as run_machine
@@ -40,6 +40,10 @@ def closed(graph: Graph, inputs: Mapping[str, Any], operators: Sequence[OpDef] =
     """
     if all(tensor.is_static for tensor in graph.inputs):
         return graph
+    known = [tensor.name for tensor in graph.inputs]
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"input {name!r}", "is not an input of the model", remedy=suggest(name, known))
     opset = opset_with(operators)
     shapes = shapes_of_arrays(graph, {name: np.asarray(array) for name, array in inputs.items()})
     return with_input_shapes(

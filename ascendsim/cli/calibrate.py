@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import add_soc_option, print_table
 from ascendsim.cli.scores import score_cells
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the measurements, a CSV file: columns onnx, batch, throughput_per_s or latency_ms_per_batch "
         "(docs/validate.md)",
     )
-    parser.add_argument(
-        "--soc", "--soc_version", dest="soc", required=True, metavar="CHIP", help="the shipped chip to fit"
-    )
+    add_soc_option(parser, required=True, help="the shipped chip to fit")
     parser.add_argument(
         "--models",
         default=str(_MODELS),
@@ -53,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.core.errors import InputError
     from ascendsim.validate.own_chip import fit_chip
 
-    target = Path(args.output or f"{args.soc}_own.toml")
+    target = Path(args.output or f"{args.soc_version}_own.toml")
     if target.suffix != ".toml":
         raise InputError("option --output", "must end in .toml", repr(str(target)))
     if not target.parent.is_dir():
         raise InputError(f"option --output: {str(target.parent)!r}", "is no folder", remedy="make it first")
     names = None if args.constants is None else [name.strip() for name in args.constants.split(",")]
-    found = fit_chip(args.rows, args.soc, models=args.models, constants=names, report=_note)
+    found = fit_chip(args.rows, args.soc_version, models=args.models, constants=names, report=_note)
     _print(found)
     print(f"wrote {found.save(target)}: use it with --soc_version {target}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ascendsim.core.errors import InputError
 from ascendsim.core.text_table import (
@@ -81,6 +82,14 @@ def parse_settings(
             raise InputError(f"option {option}", f"names {key} twice")
         values[key] = value
     return values
+
+
+SOC_OPTIONS = ("--soc_version", "--soc")  # ATC's name, and that of Python's argument
+
+
+def add_soc_option(parser: argparse._ActionsContainer, **how: Any) -> None:
+    """Adds the chip under both names (`args.soc_version`); `how` as for `add_argument`."""
+    parser.add_argument(*SOC_OPTIONS, dest="soc_version", **{"metavar": "CHIP", **how})
 
 
 def add_set_option(parser: argparse.ArgumentParser) -> None:

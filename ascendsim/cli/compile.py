@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ascendsim.cli.atc import add_mode_options, mode_refusal, run_mode
 from ascendsim.cli.buffers import print_details, print_summary
@@ -19,7 +18,8 @@ from ascendsim.cli.model_options import (
     print_warnings,
     warnings_of,
 )
-from ascendsim.cli.saved import check_target
+from ascendsim.cli.saved import target_of
+from ascendsim.core.files import make_folder
 
 NAME = "compile"
 HELP = "compile a model for a chip and show its tasks or the program of one operator"
@@ -61,8 +61,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output",
-        metavar="FILE.asim",
-        help="save the compiled model, which ascendsim run takes in place of the network; "
+        metavar="PATH",
+        help="save the compiled model as PATH.asim, which ascendsim run takes in place of the network; "
         "fusion_result.json and plog/ are written beside it",
     )
     add_log_option(parser)
@@ -76,17 +76,18 @@ def run(args: argparse.Namespace) -> int:
     mode_refusal(args)
     if args.stop_after is not None or args.dump_stages is not None:
         return _stop(args)
-    check_target(args.output)
+    target = target_of(args.output)
     model = logged(args, lambda: compile(load_graph(args), **chip_settings(args)))
     print_warnings(warnings_of(model))
     write_log(args, model)
     if run_mode(args, model):
         return 0
-    if args.output is not None:
+    if target is not None:
         from ascendsim.api.saving import save
 
-        print(f"wrote {save(model, args.output)}")
-        write_fusion(model, Path(args.output).parent)
+        make_folder(target.parent)
+        print(f"wrote {save(model, target)}")
+        write_fusion(model, target.parent)
     if args.memory_map is not None:
         print(f"wrote {save_map(model, args.memory_map)}")
     if args.memory:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ascendsim.cli.common import add_soc_option
 from ascendsim.cli.kernel_files import cases_of, made
 from ascendsim.core.errors import AscendSimError, InputError, KernelError
 
@@ -24,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE.py[::CASE]", help="a file of kernels, which is run, or one case"
     )
-    parser.add_argument(
-        "--soc", action="append", metavar="CHIP", help="a chip, may be repeated (default: Ascend910B1)"
-    )
+    add_soc_option(parser, action="append", help="a chip, may be repeated (default: Ascend910B1)")
     parser.add_argument(
         "--order",
         action="append",
@@ -44,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ascendsim.soc import load
 
-    chips = [load(name) for name in args.soc or ["Ascend910B1"]]
+    chips = [load(name) for name in args.soc_version or ["Ascend910B1"]]
     orders = [_order(text) for text in args.order] if args.order else list(_ORDERS)
     wrong = 0
     with cases_of(args.file) as found:

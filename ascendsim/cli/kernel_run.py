@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import add_soc_option, print_table
 from ascendsim.cli.kernel_files import cases_of, made
 from ascendsim.cli.model_options import print_warnings
 from ascendsim.core.errors import AscendSimError, InputError
@@ -26,9 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", metavar="FILE.py[::CASE]", help="a file of kernels, which is run, or one case"
     )
-    parser.add_argument(
-        "--soc", default="Ascend910B1", metavar="CHIP", help="the chip (default: Ascend910B1)"
-    )
+    add_soc_option(parser, default="Ascend910B1", help="the chip (default: Ascend910B1)")
     text = "write what every pipe of every core did as a Chrome trace (.json or .json.gz), of one case"
     parser.add_argument("--timeline", metavar="FILE.json", help=text)
 
@@ -36,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ascendsim.soc import load, name_warning
 
-    chip = load(args.soc)
+    chip = load(args.soc_version)
     print_warnings(filter(None, [name_warning(chip)]))
     with cases_of(args.file) as found:
         if args.timeline and len(found) > 1:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import add_set_option, parse_settings
+from ascendsim.cli.common import add_set_option, add_soc_option, parse_settings
 from ascendsim.cli.model_options import check_folder, positive, print_warnings
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
@@ -25,9 +25,7 @@ _UNITS = {"k": 1024, "m": 1024**2}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="config.json of Hugging Face, its folder, or a model that is shipped")
-    parser.add_argument(
-        "--soc_version", default="Ascend910B3", metavar="CHIP", help="chip (default: Ascend910B3)"
-    )
+    add_soc_option(parser, default="Ascend910B3", help="chip (default: Ascend910B3)")
     add_set_option(parser)
     text = "bf16, fp16, w8a8 (int8 products) or w4a16 (int4 weights) (default: bf16, or else fp16)"
     parser.add_argument("--dtype", metavar="FORMAT", help=text)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.atc import MODES, add_atc_options, atc_settings
-from ascendsim.cli.common import add_set_option, parse_input_shape, parse_settings
+from ascendsim.cli.common import add_set_option, add_soc_option, parse_input_shape, parse_settings
 from ascendsim.cli.dynamic_options import add_gear_options, gear_settings
 from ascendsim.cli.own import add_operators_option, add_rules_option, own_operators, own_rules
 from ascendsim.compiler.atc_options import FRAMEWORKS
@@ -99,7 +99,10 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
                 "metavar": option.metavar,
                 "type": positive if option.metavar == "N" else str,
             }
-        parser.add_argument(f"--{option.name}", help=option.help, **more)
+        if name == "soc":
+            add_soc_option(parser, help=option.help, **more)
+        else:
+            parser.add_argument(f"--{option.name}", help=option.help, **more)
 
 
 def compile_settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import add_soc_option, print_table
 from ascendsim.cli.image_options import add_scaling_options
 from ascendsim.cli.model_options import add_model_options, check_folder, load_graph
 from ascendsim.cli.own import own_operators
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "also run the network with one layer in int8 at a time, and list the worst first"
     parser.add_argument("--sensitivity", action="store_true", help=text)
     text = "chip whose times the table shows (default: Ascend310)"
-    parser.add_argument("--soc_version", default="Ascend310", metavar="NAME", help=text)
+    add_soc_option(parser, default="Ascend310", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

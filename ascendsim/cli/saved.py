@@ -5,9 +5,11 @@ model.asim`.
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.model_options import add_chip_options, add_model_options, model_path
+from ascendsim.cli.model_options import add_chip_options, add_model_options, check_folder, model_path
 from ascendsim.cli.own import own_operators
 from ascendsim.core.errors import InputError
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from ascendsim.compiler.model import CompiledModel
 
 SUFFIX = ".asim"
+_ATC_SUFFIX = ".om"
 _KEPT = ("model", "model_option", "framework", "seed", "operators")  # options that a saved model leaves open
 
 
@@ -45,7 +48,19 @@ def saved_model(args: argparse.Namespace) -> CompiledModel | None:
     return load_compiled(path, own_operators(args))
 
 
-def check_target(path: str | None) -> None:
-    """Refuses a name for a saved model that would not be recognised as one, before any work is done."""
-    if path is not None and not path.endswith(SUFFIX):
-        raise InputError("option --output", f"must name a file that ends in {SUFFIX}", repr(path))
+def target_of(path: str | None) -> Path | None:
+    """Where a compiled model goes: a folder and a name, to which the ending is added as ATC adds its own; a
+    name that has ATC's gets this one instead. Checked before any work is done.
+
+    Raises:
+        InputError: If it names no file, or one whose folder cannot be written or made.
+    """
+    if path is None:
+        return None
+    form = f"must be a folder and a name, to which {SUFFIX} is added"
+    if path.endswith(("/", os.sep)) or Path(path).name in ("", ".."):
+        raise InputError("option --output", form, repr(path), "for example --output=out/resnet50")
+    bare = path.removesuffix(_ATC_SUFFIX)
+    target = Path(bare if bare.endswith(SUFFIX) else bare + SUFFIX)
+    check_folder(str(target.parent))
+    return target

@@ -8,7 +8,12 @@ from typing import Any
 
 from ascendsim.cli.common import INTERRUPTED
 from ascendsim.cli.model_options import check_folder, natural, positive
-from ascendsim.cli.sweep_options import add_worker_options, print_columns
+from ascendsim.cli.sweep_options import (
+    add_single_options,
+    add_worker_options,
+    print_columns,
+    single_axes,
+)
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
@@ -21,17 +26,18 @@ _MOST_BYTES = 1 << 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="path of a model")
+    add_single_options(parser, several=True)
     text = (
-        "TOML file of axes: batch = [1, 8], and under [set] figures of the chip, lists or ranges: "
+        "TOML file of further axes: batch = [1, 8], and under [set] figures of the chip, lists or ranges: "
         "dram.read_gb_per_s = { low = 40, high = 80 }"
     )
-    parser.add_argument("--space", required=True, metavar="FILE.toml", help=text)
+    parser.add_argument("--space", metavar="FILE.toml", help=text)
     text = "columns that are to be small, axes among them (default: Time(us) if nothing is to be large)"
     parser.add_argument("--minimize", metavar="COLUMN,COLUMN", help=text)
     parser.add_argument("--maximize", metavar="COLUMN,COLUMN", help="columns that are to be large")
     parser.add_argument("--trials", type=positive, default=100, metavar="N", help="questions (default: 100)")
-    text = "questions that are asked at a time (default: 4)"
-    parser.add_argument("--batch", type=positive, default=4, metavar="N", help=text)
+    text = "questions that are asked together (default: 4)"
+    parser.add_argument("--at_a_time", type=positive, default=4, metavar="N", help=text)
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of the questions (default: 0)")
     add_worker_options(parser)
     parser.add_argument("--output", metavar="DIR", help="folder for search.csv and pareto.csv")
@@ -47,16 +53,17 @@ def run(args: argparse.Namespace) -> int:
     try:
         found = search(
             args.model,
-            read_space(args.space),
+            {} if args.space is None else read_space(args.space),
             small,
             maximize=large,
             trials=args.trials,
-            batch=args.batch,
+            at_a_time=args.at_a_time,
             seed=args.seed,
             store=args.store,
             workers=args.workers,
             retry=args.retry,
             progress=True,
+            **single_axes(args),
         )
     except KeyboardInterrupt:
         kept = "nothing is kept; --store FILE would" if args.store is None else "the same command goes on"

@@ -7,7 +7,7 @@ import argparse
 from ascendsim.cli.common import add_set_option, parse_settings
 from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.cli.report_option import add_report_option, check_report_option
-from ascendsim.cli.sweep_options import add_worker_options, print_columns
+from ascendsim.cli.sweep_options import add_single_options, add_worker_options, print_columns, single_axes
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
@@ -19,12 +19,7 @@ _SHOWN = ("Figure", "Assumed", "Unit", "Low", "High", "Change at low(%)", "Chang
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="path of a model")
-    parser.add_argument(
-        "--soc_version", default="Ascend310", metavar="CHIP", help="chip (default: Ascend310)"
-    )
-    parser.add_argument("--batch", type=positive, metavar="N", help="batch size (default: the model's own)")
-    parser.add_argument("--fusion", default="all", metavar="LEVEL", help="fusion level (default: all)")
-    parser.add_argument("--mode", default="sink", metavar="MODE", help="who launches tasks (default: sink)")
+    add_single_options(parser)
     add_set_option(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--assumed", action="store_true", help="move only figures without a source")
@@ -51,19 +46,16 @@ def run(args: argparse.Namespace) -> int:
     check_report_option(args.report)
     found = sensitivity(
         args.model,
-        args.soc_version,
-        "assumed" if args.assumed else None if args.keys is None else list(parts(args.keys, "--keys")),
+        keys="assumed" if args.assumed else None if args.keys is None else list(parts(args.keys, "--keys")),
         values=_values(args.values),
         low=args.low,
         high=args.high,
-        batch=args.batch,
-        fusion=args.fusion,
-        schedule=args.mode,
         set=parse_settings(args.set),
         store=args.store,
         workers=args.workers,
         retry=args.retry,
         progress=True,
+        **{name: given for name, given in single_axes(args).items() if given is not None},
     )
     table = found.table()
     print(f"{args.model} on {args.soc_version}: {found.duration_us:,.1f} us")

@@ -6,6 +6,8 @@ import argparse
 
 from ascendsim import soc
 from ascendsim.cli.common import add_set_option, parse_settings, print_table
+from ascendsim.core.errors import InputError
+from ascendsim.core.files import write_whole
 from ascendsim.core.table import Cell
 from ascendsim.soc.listing import chips
 
@@ -23,13 +25,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     show.add_argument("chip", help="name of a chip, or path of a chip file (.toml)")
     add_set_option(show)
+    text = "print a complete chip file (TOML) instead, to start a chip of your own from"
+    show.add_argument("--toml", action="store_true", help=text)
+    show.add_argument("--output", metavar="FILE.toml", help="with --toml: write it to this file")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         _list()
+        return 0
+    if args.output is not None and not (args.toml and args.output.endswith(".toml")):
+        rule = "goes with --toml" if not args.toml else "must end in .toml"
+        raise InputError("option --output", rule, repr(args.output))
+    spec = soc.load(args.chip, parse_settings(args.set))
+    if not args.toml:
+        _show(spec)
+    elif args.output is None:
+        print(soc.chip_file(spec), end="")
     else:
-        _show(soc.load(args.chip, parse_settings(args.set)))
+        print(f"wrote {write_whole(args.output, soc.chip_file(spec).encode())}")
     return 0
 
 

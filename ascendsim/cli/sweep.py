@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.common import INTERRUPTED
+from ascendsim.cli.common import INTERRUPTED, add_soc_option
 from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.cli.report_option import add_report_option, check_report_option
 from ascendsim.cli.sweep_options import (
@@ -33,9 +33,7 @@ _SHOWN = ("Time(us)", "Samples/s", "DDR read(MB)", "Memory(MiB)", "Weights(MiB)"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="+", help="paths of models")
     axes = parser.add_argument_group("axes", "every combination is a point")
-    axes.add_argument(
-        "--soc_version", default="Ascend310", metavar="CHIP,CHIP", help="chips (default: Ascend310)"
-    )
+    add_soc_option(axes, default="Ascend310", metavar="CHIP,CHIP", help="chips (default: Ascend310)")
     axes.add_argument("--batch", metavar="N,N", help="batch sizes (default: the model's own)")
     axes.add_argument("--fusion", default="all", metavar="LEVEL,LEVEL", help="fusion levels (default: all)")
     text = "who launches tasks, some of sink, host, eager (default: sink)"

@@ -6,24 +6,63 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascendsim.cli.common import parse_input_shape, parse_settings
+from ascendsim.cli.common import add_soc_option, parse_input_shape, parse_settings
 from ascendsim.cli.model_options import positive
-from ascendsim.cli.variants import parts
+from ascendsim.cli.variants import batches, parts
 from ascendsim.compiler.options import cli_options, default_of
 from ascendsim.core.errors import InputError
+
+SHAPES_HELP = 'shapes of inputs, for example "input:8,3,224,224"'
 
 
 def add_point_options(parser: argparse.ArgumentParser) -> None:
     """Adds what is the same at all points, or an axis of them."""
-    parser.add_argument(
-        "--input_shape", metavar="NAME:DIMS", help='shapes of inputs, for example "input:8,3,224,224"'
-    )
+    parser.add_argument("--input_shape", metavar="NAME:DIMS", help=SHAPES_HELP)
     text = "figure of the chip, for example dram.read_gb_per_s=40,60; may be repeated"
     parser.add_argument("--set", action="append", metavar="KEY=V,V", help=text)
     text = "how releases differ, for example tiling=verified,closed_form; may be repeated"
     parser.add_argument("--option", action="append", metavar="KEY=V,V", help=text)
     text = "another option of ascendsim compile, for example precision_mode=force_fp16,force_fp32"
     parser.add_argument("--axis", action="append", metavar="NAME=V,V", help=text)
+
+
+def add_single_options(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Adds chip, input shapes, batch, fusion level and mode.
+
+    Args:
+        parser: Where to.
+        several: Whether each may list several values, which are an axis, and none need be given.
+    """
+    one = "" if several else "chip (default: Ascend310)"
+    metavar = "{0},{0}" if several else "{0}"
+    soc = None if several else "Ascend310"
+    add_soc_option(parser, default=soc, metavar=metavar.format("CHIP"), help=one or "chips")
+    parser.add_argument("--input_shape", metavar="NAME:DIMS", help=SHAPES_HELP)
+    text = "batch sizes of every input" if several else "batch size of every input"
+    number: dict[str, Any] = {} if several else {"type": positive}
+    parser.add_argument(
+        "--batch", metavar=metavar.format("N"), help=f"{text} (default: the model's own)", **number
+    )
+    text = f"fusion {'levels' if several else 'level'} (default: all)"
+    parser.add_argument("--fusion", metavar=metavar.format("LEVEL"), help=text)
+    parser.add_argument("--mode", metavar=metavar.format("MODE"), help="who launches tasks (default: sink)")
+
+
+def single_axes(args: argparse.Namespace) -> dict[str, Any]:
+    """What `add_single_options` was given, as keyword arguments for `search` and `sensitivity`."""
+
+    def axis(text: str | None, option: str) -> Any:
+        found = (None,) if text is None else parts(text, option)
+        return list(found) if len(found) > 1 else found[0]
+
+    sizes = batches(None if args.batch is None else str(args.batch))
+    return {
+        "soc": axis(args.soc_version, "--soc_version"),
+        "batch": list(sizes) if len(sizes) > 1 else sizes[0],
+        "shapes": parse_input_shape(args.input_shape) or None,
+        "fusion": axis(args.fusion, "--fusion"),
+        "schedule": axis(args.mode, "--mode"),
+    }
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:

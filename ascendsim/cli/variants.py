@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from ascendsim.cli.common import add_soc_option
 from ascendsim.cli.model_options import chip_settings
 from ascendsim.compiler.options import FUSION_LEVELS, GRAPH_KERNEL, SCHEDULES
 from ascendsim.core.errors import InputError, suggest
@@ -47,12 +48,8 @@ def add_variant_options(
     variants.add_argument(
         "--batch", metavar="N,N", help="batch sizes of every input; baked-in batch sizes are rewritten"
     )
-    variants.add_argument(
-        "--soc_version",
-        default="Ascend310",
-        metavar="CHIP,CHIP",
-        help="chips (ascendsim soc list) (default: Ascend310)",
-    )
+    text = "chips (ascendsim soc list) (default: Ascend310)"
+    add_soc_option(variants, default="Ascend310", metavar="CHIP,CHIP", help=text)
     levels = f"fusion levels of {', '.join(LEVELS)} (default: {default})"
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
     text = "who launches tasks, some of sink, host, eager (default: sink)"

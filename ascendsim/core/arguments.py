@@ -10,6 +10,8 @@ argument it was.
 What an annotation says of elements is checked in lists and tuples only, so that nothing is consumed; a class
 that is imported for the type checker alone is known by its name. Numbers are what Python's `numbers` calls
 so, NumPy's among them, and a bool is none.
+
+Whoever comes from ATC writes `soc_version=` for the chip: it is taken for `soc=`.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from ascendsim.core.errors import InputError, suggest
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+CHIP, ATC_CHIP = "soc", "soc_version"  # an argument here, and what ATC calls it
 
 _MOST_CALLS = 256  # that are remembered of a function
 _LONGEST = 60  # characters of a wrong value that a message shows
@@ -61,6 +65,8 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
 
         @wraps(function)
         def checking(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            if ATC_CHIP in kwargs:
+                kwargs = chip_by_its_name_here(function, args, kwargs)  # type: ignore[assignment]
             call = None if kwargs else tuple(map(type, args))
             if call in fine:
                 return function(*args, **kwargs)
@@ -85,6 +91,24 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
         return checking
 
     return decorate
+
+
+def chip_by_its_name_here(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Keyword arguments with ATC's word for the chip, `soc_version`, as `soc`, where a function takes that.
+
+    Raises:
+        InputError: If the chip is named twice.
+    """
+    names = list(signature(function).parameters)
+    renamed = dict(kwargs)
+    if CHIP not in names or ATC_CHIP in names or ATC_CHIP not in kwargs:
+        return renamed
+    if CHIP in kwargs or names.index(CHIP) < len(args):
+        raise InputError(f"options {CHIP} and {ATC_CHIP}", "say the same", remedy="give one of them")
+    renamed[CHIP] = renamed.pop(ATC_CHIP)
+    return renamed
 
 
 def refuse_unknown(function: Callable[..., Any], options: Iterable[str]) -> None:

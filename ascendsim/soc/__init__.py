@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ascendsim.soc.boards import Board, boards
 from ascendsim.soc.building import ONE_CLOCK, checked_override
+from ascendsim.soc.chip_file import chip_file
 from ascendsim.soc.loading import ALIASES, load, name_warning, names, require_runnable
 from ascendsim.soc.spec import (
     AiCpuSpec,
@@ -44,6 +45,7 @@ __all__ = [
     "VectorSpec",
     "boards",
     "checked_override",
+    "chip_file",
     "figures_by_key",
     "load",
     "name_warning",

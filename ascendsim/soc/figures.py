@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ascendsim.core.errors import OptionWarning, SocError, suggest
-from ascendsim.soc.schema import Value, check_type, field_of, schema
+from ascendsim.soc.schema import EXTENDS, Value, check_type, field_of, schema
 from ascendsim.soc.spec import SocSpec
 
 DATA = Path(__file__).parent / "data"
@@ -58,7 +58,7 @@ def read_chip_file(path: Path, depth: int = 0) -> ChipFile:
     where = path.name
     document = read_toml(path)
     chip = ChipFile()
-    parent = document.pop("extends", None)
+    parent = document.pop(EXTENDS, None)
     if parent is not None:
         chip = (
             read_chip_file(_parent_path(parent, path), depth + 1) if depth < _MAX_DEPTH else _too_deep(where)

@@ -18,6 +18,10 @@ Value = Union[int, float, bool, str, tuple[str, ...]]
 
 # Fields of SocSpec that the loader fills in; no file and no override sets them.
 _RECORDS = {"sources", "assumed", "fitted_on", "overrides", "missing"}
+EXTENDS = "extends"  # the key of a file for the chip or family that it builds on
+# what other formats call it
+_PARENT_WORDS = {"base", "based_on", "base_chip", "parent", "inherits", "inherit", "inherits_from", "from"}
+_PARENT_WORDS |= {"extend", "include", "import", "template", "derived_from", "chip", "soc", "super"}
 # Optional figures that a run needs nevertheless, on every chip, on coupled cores and on split cores.
 _NEEDED = {"buffers.l0a", "buffers.l0b", "buffers.l0c", "buffers.l1", "buffers.ub", "l2.size"}
 _NEEDED |= {"ports.l1_to_l0a", "ports.l1_to_l0b", "ports.gm_to_l1", "ports.gm_to_ub", "ports.ub_to_gm"}
@@ -108,7 +112,21 @@ def field_of(key: str, where: str, owner: type = SocSpec) -> Field:
         raise SocError(
             f"{where}: key {key}", "is a table", remedy=f"name an entry, for example {key}.float16"
         )
-    raise SocError(f"{where}: key {key}", "does not exist", remedy=suggest(key, known))
+    raise SocError(f"{where}: key {key}", "does not exist", remedy=_nearest(key, known))
+
+
+def _nearest(key: str, known: Mapping[str, Field]) -> str:
+    """The key that is meant, or all that can stand there: of the table, or at the top of a file."""
+    section, dot, _ = key.partition(".")
+    tops = dict.fromkeys(each.partition(".")[0] for each in known)
+    if not dot and section.lower() in _PARENT_WORDS:
+        return f'did you mean {EXTENDS}? {EXTENDS} = "Ascend310P3" builds on that chip'
+    near = suggest(key, (*known, EXTENDS))
+    if near.startswith("did you mean"):
+        return near
+    if dot and section in tops:
+        return "known are " + ", ".join(each for each in known if each.startswith(section + "."))
+    return f"known are {', '.join((EXTENDS, *tops))}"
 
 
 def needed_keys(split_cores: bool) -> tuple[str, ...]:

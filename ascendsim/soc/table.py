@@ -28,7 +28,7 @@ class SpecRow:
 
 def spec_table(spec: SocSpec) -> tuple[SpecRow, ...]:
     """All figures of a chip in the order of the spec's fields; tables one row an entry."""
-    reasons = dict(_split_reason(gap) for gap in spec.missing)
+    reasons = gap_reasons(spec)
     rows: list[SpecRow] = []
     for field in schema().values():
         value = _value(spec, field.key)
@@ -50,6 +50,11 @@ def figures_by_key(spec: SocSpec) -> dict[str, Any]:
         else:
             found[field.key] = value
     return found
+
+
+def gap_reasons(spec: SocSpec) -> dict[str, str]:
+    """Keys without a figure that a run would need, and why; "" if no reason is known."""
+    return dict(_split_reason(gap) for gap in spec.missing)
 
 
 def _row(spec: SocSpec, field: Field, key: str, value: Any, reasons: Mapping[str, str]) -> SpecRow:

@@ -58,6 +58,16 @@ class Probe:
         own = {side.values[key] for key in self.figure.figures if key in side.values}
         return own.pop() if len(own) == 1 else None
 
+    def left_out(self, side: Side) -> str:
+        """That a side is not in the study, since the chip or the model refuses it, and why; "" if it is."""
+        if not side.error:
+            return ""
+        value = self.value_at(side)
+        place = (
+            f"at {value:g}" if value is not None else f"at its {'low' if side is self.low else 'high'} side"
+        )
+        return f"left out {place}: {side.error}"
+
     def elasticity(self, base_us: float) -> float | None:
         """Change of the time in percent by one percent more of the figure, over the span that was moved."""
         ends = [(base_us, 1.0)]

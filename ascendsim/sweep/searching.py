@@ -41,7 +41,7 @@ def search(
     *,
     maximize: str | Cost | Sequence[str | Cost] = (),
     trials: int = 100,
-    batch: int = 4,
+    at_a_time: int = 4,
     seed: int = 0,
     store: str | PathLike[str] | None = None,
     workers: int | None = None,
@@ -49,12 +49,13 @@ def search(
     retry: bool = False,
     time_limit: float | None = None,
     progress: Progress | bool = True,
+    **axes: Any,
 ) -> Sweep:
     """Lets Optuna ask for the points that are likely to be better than what is known (needs the extra
     `ascendsim[sweep]`).
 
-    The questions depend on the seed and on the answers alone, not on the workers: `batch` of them are asked
-    at a time. So a search that was stopped, started again with its store, asks the same and goes on.
+    The questions depend on the seed and on the answers alone, not on the workers: `at_a_time` of them
+    are asked together. So a search that was stopped, started again with its store, asks the same and goes on.
 
     Args:
         model: Path of a model, or the bytes of an ONNX file.
@@ -64,9 +65,10 @@ def search(
             row (a dictionary by column), whose results become columns of their names.
         maximize: What is to be large.
         trials: Questions that are asked; fewer if the space has no more points.
-        batch: Questions at a time.
+        at_a_time: Questions that are asked together.
         seed: Of the questions.
         store, workers, executor, retry, time_limit, progress: As for `sweep`.
+        **axes: Further axes of the space by the arguments of `sweep`: `soc`, `batch`, `shapes`, `fusion` ...
 
     Returns:
         The points that were asked for, each once, in the order of the first question.
@@ -76,12 +78,14 @@ def search(
             choose, or a function gives no number.
         SocError: If a chip or a figure of it does not exist, or a figure cannot be what is asked.
     """
-    for name, count in (("trials", trials), ("batch", batch)):
+    for name, count in (("trials", trials), ("at_a_time", at_a_time)):
         if count < 1:
             raise InputError(f"option {name}", "must be a positive whole number", count)
     if not 0 <= seed <= _MOST_SEED:
         raise InputError("option seed", f"must be from 0 to {_MOST_SEED}", seed)
-    found = dimensions(space)
+    for name in axes.keys() & space.keys():
+        raise InputError(f"option {name}", "is in the space too", remedy="write it in one place")
+    found = dimensions({**space, **{name: given for name, given in axes.items() if given is not None}})
     sources = sources_of(model)
     goals = [*((goal, False) for goal in _listed(minimize)), *((goal, True) for goal in _listed(maximize))]
     _check_goals(goals, found)
@@ -90,7 +94,7 @@ def search(
         asking = Asking(kept, sources, workers, executor, retry, time_limit)
         asked = 0
         while asked < trials and len(rows) < math.prod(each.size for each in found):
-            asked_now = [study.ask() for _ in range(min(batch, trials - asked))]
+            asked_now = [study.ask() for _ in range(min(at_a_time, trials - asked))]
             points = [
                 point_of(next(iter(sources)), {each.name: each.suggest(trial) for each in found})
                 for trial in asked_now

@@ -96,7 +96,7 @@ class Sensitivity:
         changes = [None if change is None else 100 * change for change in probe.changes(base)]
         ends = (probe.value_at(probe.low), probe.value_at(probe.high))
         times = (probe.low.time_us, probe.high.time_us)
-        notes = "; ".join(dict.fromkeys(filter(None, (probe.low.error, probe.high.error))))
+        notes = "; ".join(filter(None, map(probe.left_out, (probe.low, probe.high))))
         known = (figure.name, "yes" if figure.assumed else "no", figure.value, figure.unit)
         return (*known, *ends, *times, *changes, probe.elasticity(base), notes, figure.source)
 
@@ -201,13 +201,13 @@ class Sensitivity:
         if count < 1:
             raise InputError("argument count", "must be at least 1", count)
         shown = [probe for probe in self._ordered()[:count] if probe.reach(self.duration_us)]
-        still = sum(not probe.reach(self.duration_us) for probe in self.probes)
+        moving = sum(probe.reach(self.duration_us) > 0 for probe in self.probes)
         point = self.base.point
         title = f"{point['model']} on {point['soc']}: {self.duration_us:,.1f} us"
         return plot_tornado(
             [(probe.figure.name, probe.figure.assumed, *probe.changes(self.duration_us)) for probe in shown],
             title,
-            f"{still} of {len(self.probes)} figures change nothing" if self.probes else "nothing was moved",
+            f"{moving} of {len(self.probes)} figures change the time" if self.probes else "nothing was moved",
             ax,
         )
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ascendsim.api.compiling import compile
+from ascendsim.core.arguments import chip_by_its_name_here
 from ascendsim.core.errors import InputError, OptionWarning, suggest
 from ascendsim.frontends.torch.dynamo import compile_for
 from ascendsim.frontends.torch.whole_calls import ATTENTION, is_flash
@@ -59,7 +60,7 @@ def compiled(
     """`backend`, and folders for files about each graph: "graph_dump", "fx_summary"."""
     if modes.get("mode") not in (None, "default"):
         raise InputError("option mode", "belongs to other back ends", modes["mode"], "pass options={...}")
-    given = {**_DEFAULTS, **options}
+    given = {**_DEFAULTS, **chip_by_its_name_here(compile, (), options)}
     values = _choice(given.pop("values", VALUES[0]), "values", VALUES)
     fallback = _choice(given.pop("fallback", FALLBACKS[0]), "fallback", FALLBACKS)
     flash = is_flash(given.pop("attention", ATTENTION[0]))

@@ -177,6 +177,34 @@ def test_every_public_function_names_the_argument_of_a_wrong_type(tmp_path: Path
     assert sum(tried.values()) > 700
 
 
+def test_the_chip_may_have_the_name_that_atc_gives_it(tmp_path: Path) -> None:
+    tried = []
+    for name, function in subjects():
+        before: list[Any] = []
+        parameters = inspect.signature(function).parameters
+        for parameter in parameters.values():
+            if parameter.name == "soc":
+                break
+            if parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                before.append(given(str(parameter.annotation), tmp_path))
+        else:
+            continue
+        tried.append(name)
+        with pytest.raises(asim.AscendSimError, match=r"(argument|option|axis) soc must"):
+            function(*before, soc_version=Strange())
+        with pytest.raises(asim.InputError, match="options soc and soc_version say the same"):
+            function(*before, soc="Ascend310", soc_version="Ascend310")
+    assert len(tried) > 10
+    with pytest.raises(TypeError, match="soc_version"):  # where there is no chip there is no second name
+        asim.optimize(subjects_graph(), soc_version="Ascend310")  # type: ignore[call-arg]
+
+
+def subjects_graph() -> asim.Graph:
+    builder = asim.GraphBuilder("small")
+    builder.output(builder.op("Relu", builder.input("x", (1, 4))), "y")
+    return builder.build()
+
+
 def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     nowhere = tmp_path / "file" / "x.svg"

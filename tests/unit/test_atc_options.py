@@ -115,6 +115,8 @@ def test_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (compiled("--mode", "1"), "needs --json FILE"),
         (compiled("--json", "x.json"), "goes with --mode 1 or 5"),
         (compiled("--mode", "3", "--output", "x.asim"), "goes with --mode 0"),
+        (compiled("--output", "out/"), "must be a folder and a name, to which .asim is added, not 'out/'"),
+        (compiled("--output", ".."), "must be a folder and a name"),
         (["run", LENET, "--mode", "3"], "ascendsim compile has ATC's other modes"),
         (compiled("--mode", "30"), "30 makes ATC write an .exeom, which devices without a host load"),
         (compiled("--mode", "2"), "invalid choice"),
@@ -128,6 +130,19 @@ def test_wrong_command_lines(line: list[str], message: str, capsys: pytest.Captu
     assert main(line) == 2
     assert message in capsys.readouterr().err
     assert not Path("x.asim").exists()
+
+
+@pytest.mark.parametrize("name", ["lenet", "out/deep/lenet", "lenet.om", "lenet.asim", "lenet.v1"])
+def test_a_line_of_atc_as_it_is_pasted(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ATC adds its ending to the name of --output and makes the folder."""
+    line = ["compile", f"--model={Path(LENET).absolute()}", "--framework=5", "--input_format=NCHW"]
+    monkeypatch.chdir(tmp_path)
+    assert main([*line, "--soc_version=Ascend310P3", "--weights=random", f"--output={name}"]) == 0
+    target = Path(name.removesuffix(".om").removesuffix(".asim") + ".asim")
+    assert f"wrote {target}" in capsys.readouterr().out
+    assert main(["run", str(target), "--values", "off"]) == 0
 
 
 def test_a_general_product_comes_apart_on_request() -> None:

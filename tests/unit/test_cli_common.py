@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ascendsim.cli.common import parse_input_shape, parse_settings, print_table
-from ascendsim.cli.main import main
+from ascendsim.cli.common import SOC_OPTIONS, parse_input_shape, parse_settings, print_table
+from ascendsim.cli.main import COMMANDS, main
 from ascendsim.core.errors import InputError
 from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.builder import GraphBuilder
@@ -146,3 +149,33 @@ def test_run_prints_types_before_operators(tmp_path: Path, capsys: pytest.Captur
     times = [float(words[3]) for words in types[first + 2 : first + 4]]
     assert times == sorted(times, reverse=True)
     assert re.search(r"^\d more types: \d+\.\d % of the time$", printed, re.MULTILINE)
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _parsers(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_chip_has_the_name_of_atc_and_that_of_python_in_every_command(name: str) -> None:
+    command = import_module(f"ascendsim.cli.{name}")
+    parser = argparse.ArgumentParser()
+    command.configure(parser)
+    for each in _parsers(parser):
+        chips = [action for action in each._actions if {*SOC_OPTIONS} & {*action.option_strings}]
+        assert all(tuple(action.option_strings) == SOC_OPTIONS for action in chips)
+        assert [action.dest for action in chips] in ([], ["soc_version"])
+
+
+def test_commands_that_run_something_take_a_chip() -> None:
+    with_chip = set()
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        import_module(f"ascendsim.cli.{name}").configure(parser)
+        if any("--soc" in each._option_string_actions for each in _parsers(parser)):
+            with_chip.add(name)
+    others = {"optimize", "passes", "validate", "report", "soc", "ops", "plugins", "torch"}
+    assert with_chip >= set(COMMANDS) - others

@@ -329,6 +329,26 @@ def test_a_model_without_batch():
     )
 
 
+def test_what_is_open_in_front_may_be_a_length():
+    """A recurrent network over steps [n, 4] whose state is for one sequence: n is no batch."""
+    nodes = [
+        node("Unsqueeze", "x axis", "steps"),
+        node("RNN", "steps w r b lengths h", "y last", hidden_size=3),
+    ]
+    weights = {
+        "axis": np.array([1]),
+        "w": data(1, 3, 4),
+        "r": data(1, 3, 3),
+        "b": data(1, 6),
+        "h": data(1, 1, 3),
+    }
+    weights["lengths"] = np.array([7], np.int32)
+    proto = model(nodes, [value("x", ("n", 4))], ["y"], weights)
+    graph = load_onnx(proto, opset=OPS, shapes={"x": (7, 4)})
+    assert graph.outputs[0].static_shape == (7, 1, 1, 3)
+    assert "cannot be given to the model" in refused(proto, batch=7)  # who says batch means a batch
+
+
 def test_shapes_the_model_cannot_have_name_the_node():
     proto = model([node("MatMul", "x w", "y", name="mm")], [value("x", (1, 4))], ["y"], {"w": data(4, 4)})
     assert "'mm' (MatMul)" in refused(proto, shapes={"x": (1, 5)})

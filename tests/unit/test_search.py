@@ -82,7 +82,7 @@ def test_questions_come_as_many_at_a_time_as_asked(monkeypatch: pytest.MonkeyPat
         searching.Asking, "rows", lambda self, points, *_: (sizes.append(len(points)), model.rows(points))[1]
     )
     told: list[tuple[int, int]] = []
-    asim.search(LENET, WIDE, trials=10, batch=4, progress=lambda *at: told.append(at))
+    asim.search(LENET, WIDE, trials=10, at_a_time=4, progress=lambda *at: told.append(at))
     assert sizes == [4, 4, 2]
     assert told == [(4, 10), (8, 10), (10, 10)]
 
@@ -121,7 +121,7 @@ def test_a_stopped_search_goes_on_with_what_is_kept(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(searching.Asking, "_computed", computing)
     space = {"batch": [1, 2], "set": {"dram.read_gb_per_s": {"low": 20, "high": 80}}}
-    asked: dict[str, Any] = {"trials": 5, "workers": 1, "batch": 2}
+    asked: dict[str, Any] = {"trials": 5, "workers": 1, "at_a_time": 2}
     with pytest.raises(Stopped):
         asim.search(tiny(), space, store=tmp_path / "s.db", **asked)
     budget[0] = -1

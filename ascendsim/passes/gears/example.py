@@ -1,8 +1,8 @@
 """Shapes for a network whose inputs are open, for messages: an example that can be copied and runs.
 
-What an open dimension is for is guessed from its place and name; whether the sizes go together is not guessed:
-every shape in the graph is inferred with them (a detector that joins maps of several scales takes multiples
-of its stride only), and the first that go together are the example.
+What an open dimension is for is guessed from its place and name. Whether the sizes go together is not: every
+shape in the graph is inferred with them (a detector that joins maps of several scales takes multiples of its
+stride only), and the first that go together are the example.
 """
 
 from __future__ import annotations

@@ -169,7 +169,8 @@ def _marks(kind: Kind, graph: Graph, option: str, wanted: int) -> tuple[tuple[st
             raise InputError(
                 f"input {tensor.name!r}",
                 f"needs a known rank for {kind}",
-                remedy=f"say it: --input_shape {tensor.name}:-1,..., in Python shapes={{{tensor.name!r}: (-1, ...)}}",
+                remedy=f"say it: --input_shape {tensor.name}:-1,..., in Python "
+                f"shapes={{{tensor.name!r}: (-1, ...)}}",
             )
         marks += [(tensor.name, axis) for axis, dim in enumerate(tensor.shape) if not isinstance(dim, int)]
     shapes = "; ".join(f"{tensor.name}: {_text(tensor.shape)}" for tensor in graph.inputs)
