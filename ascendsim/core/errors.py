@@ -68,7 +68,7 @@ class Subject:
 
 # remedies for shapes, in the words of the command line and of Python
 FIXED_SHAPES = "give fixed shapes: --input_shape NAME:DIMS or --batch N, in Python shapes= or batch="
-GIVE_VALUES = "run it with values: --values device, in Python asim.run(model, inputs)"
+GIVE_VALUES = "give inputs: asim.run(model, inputs), on the command line --values device"
 ONE_BY_ONE = "--batch 1 (in Python batch=1) takes them one by one"
 
 

@@ -165,7 +165,7 @@ def test_dynamic_shapes_are_bound_by_name() -> None:
     data = composite([op("Exp", [[dynamic]], tensor("y", ["n", 3]))], [dynamic], [tensor("y", [-1, 3])])
     assert load(data, shapes={"x": (7, 3)}).outputs[0].shape == (7, 3)
     with pytest.raises(
-        InputError, match=r"input 'x' has a dynamic shape, not \[-1, 3\]; bind it with shapes="
+        InputError, match=r"input 'x' has a dynamic shape, not \[-1, 3\]; say it: --input_shape x:DIMS"
     ):
         load(data)
     with pytest.raises(InputError, match="must fit"):

@@ -283,7 +283,7 @@ def test_two_results_are_one_too_many() -> None:
     ("declared", "given", "message"),
     [
         ([-1, 3], {"x": (4, 3)}, None),
-        ([-1, 3], {}, r"input 'x' has a dynamic shape, not \[-1, 3\]; bind it with"),
+        ([-1, 3], {}, r"input 'x' has a dynamic shape, not \[-1, 3\]; say it: --input_shape x:DIMS"),
         ([-1, 3], {"x": (4, 2)}, r"option shapes: 'x' must fit \[-1, 3\] of the file, not \[4, 2\]"),
         ([-1, 3], {"x": (4, 3, 1)}, "must fit"),
         ([-1, 3], {"x": (4,)}, "must fit"),

@@ -168,7 +168,9 @@ def test_the_first_result_of_several_is_that_of_op() -> None:
 
 def test_what_is_unknown_of_a_tensor_is_said() -> None:
     tensor = Tensor("t")
-    with pytest.raises(GraphError, match=r"tensor 't' needs a static shape; give input shapes"):
+    with pytest.raises(
+        GraphError, match=r"tensor 't' needs a static shape; give fixed shapes: --input_shape"
+    ):
         _ = tensor.static_shape
     with pytest.raises(GraphError, match="tensor 't' has no element type; run shape inference first"):
         _ = tensor.element_type
