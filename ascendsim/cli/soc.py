@@ -71,10 +71,14 @@ def _show(spec: soc.SocSpec) -> None:
         f"{spec.peak_fp16_tflops:.1f} TFLOPS"
     )
     rows = [
-        (row.key, row.value, row.unit, "assumed" if row.assumed else "", row.source)
+        (
+            row.key,
+            f"{row.value} {row.unit}".rstrip(),
+            f"assumed {row.source}".rstrip() if row.assumed else row.source,
+        )
         for row in soc.spec_table(spec)
     ]
-    print_table(("key", "value", "unit", "", "source"), rows)
+    print_table(("key", "value", "source"), rows)
     print(f"{len(spec.assumed)} figures are assumed")
     if spec.missing:
         print(f"cannot be run, these are missing: {', '.join(spec.missing)}")

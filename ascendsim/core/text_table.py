@@ -125,8 +125,8 @@ def stacked_heads(columns: Sequence[str], right: Sequence[bool]) -> list[str]:
 def cell_rooms(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
 ) -> list[int]:
-    """Letters that a line in each column may have: names share what numbers leave, down to `_LEAST_NAME`, and
-    sentences what names leave, down to `_SENTENCE`.
+    """Letters that a line in each column may have: names share what numbers and a quarter of the line for
+    each column of sentences leave, down to `_LEAST_NAME`; sentences share the rest, down to `_SENTENCE`.
 
     Args:
         heads: Heads, with line breaks.
@@ -141,11 +141,12 @@ def cell_rooms(
     ]
     names = [index for index in texts if index not in sentences]
     left = width - _line(whole) + sum(whole[index] for index in texts)
-    least = sum(min(whole[index], _SENTENCE) for index in sentences)
+    least = sum(min(whole[index], max(_SENTENCE, width // 4)) for index in sentences)
     rooms = list(whole)
+    head = _widths(heads, ())  # heads stay whole
     for columns, floor, kept in ((names, _LEAST_NAME, least), (sentences, _SENTENCE, 0)):
         for done, index in enumerate(sorted(columns, key=lambda index: whole[index])):
-            rooms[index] = min(whole[index], max(floor, (left - kept) // (len(columns) - done)))
+            rooms[index] = min(whole[index], max(floor, head[index], (left - kept) // (len(columns) - done)))
             left -= rooms[index]
     return rooms
 

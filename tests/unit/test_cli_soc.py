@@ -30,7 +30,13 @@ def test_list_is_stable_text(capsys: pytest.CaptureFixture[str], golden: Callabl
 
 def test_show_gives_every_figure_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["soc", "show", "Ascend310"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    lines: dict[str, str] = {}
+    for line in capsys.readouterr().out.splitlines():
+        if line.startswith(" "):  # the source goes on
+            lines[key] += f" {line.strip()}"
+        else:
+            key = line.split()[0]
+            lines[key] = line
     assert "8 " in lines["l2.size"]
     assert "MiB" in lines["l2.size"]
     assert lines["l2.size"].endswith("CANN 8.1.RC1 platform_config/Ascend310.ini: l2_size")
