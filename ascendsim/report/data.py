@@ -22,8 +22,8 @@ OPERATOR_COLUMNS = (
     "Busiest pipe",
     "TFLOP/s",
     "DDR(GB/s)",
-    "L2(GB/s)",
     "Of peak(%)",
+    "L2(GB/s)",
     "Kind",
     "Cube operations a DDR byte",
     "Blocks",
@@ -32,7 +32,9 @@ OPERATOR_COLUMNS = (
 )
 
 
-SHOWN = OPERATOR_COLUMNS.index("Kind")  # columns that a page shows at first: what fits into a window's width
+SHOWN = OPERATOR_COLUMNS.index(
+    "L2(GB/s)"
+)  # columns that a page shows at first: what fits into a window's width
 
 
 def run_columns(subject: Subject, window: Window | None = None) -> Columns:
@@ -91,9 +93,8 @@ def operator_columns(subject: Subject) -> Columns:
                 short(figures.tflops) if macs else None,
                 *(
                     short(rate) if view.on_ai_core else None
-                    for rate in (figures.ddr_gb_per_s, figures.l2_gb_per_s)
+                    for rate in (figures.ddr_gb_per_s, 100 * figures.of_peak, figures.l2_gb_per_s)
                 ),
-                short(100 * figures.of_peak) if view.on_ai_core else None,
                 kind_of(view),
                 short(2 * macs / moved) if macs and moved else None,
                 view.record.blocks,

@@ -174,3 +174,31 @@ def test_two_hundred_thousand_spans(chromium: Any, tmp_path: Path) -> None:
             if metric["name"] == "JSHeapUsedSize"
         )
         assert heap < 100e6
+
+
+def test_a_page_opens_on_the_last_run_and_cuts_no_table(chromium: Any, tmp_path: Path) -> None:
+    shown = comparison()
+    names = list(shown.results)
+    made = shown.report(tmp_path / "c.html")
+    with opened(chromium, made.path) as page:
+        assert page.evaluate("asimReport.selected()") is None
+        for view in ("operators", "roofline", "memory"):  # each says whose it is
+            assert page.locator(f"#{view} h2 .run").inner_text() == names[-1]
+        assert page.locator("#operators select").input_value() == str(len(names) - 1)
+        assert page.locator("#graph select option:checked").inner_text() == f"device graph of {names[-1]}"
+        page.evaluate("select(0, 0, 'test')")
+        assert page.locator("#roofline h2 .run").inner_text() == names[0]
+        # nobody asked the advisor: neither the view nor its link is there
+        assert page.locator("#findings, nav a[href='#findings']").count() == 0
+        assert "likely " in page.locator("#summary").inner_text()
+    longest = "/encoder/layer.11/attention/self/query/" * 4
+    run = renamed([f"{longest}MatMul_{index}" for index in range(len(EVIL))])
+    made = make_report("one run", [subject(run)]).save(tmp_path / "r.html")
+    with opened(chromium, made.path) as page:
+        assert page.evaluate(
+            "(box => box.scrollWidth <= box.clientWidth)(document.querySelector('#operators .scroll'))"
+        )
+        cells = page.locator("#operators tbody tr[data-row] td:first-child").all_inner_texts()
+        assert {text[-8:] for text in cells} >= {f"MatMul_{index}" for index in range(3)}
+        assert page.locator("#changes").count() == 0
+        assert longest in page.evaluate("asimReport.operators.csv()")

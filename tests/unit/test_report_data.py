@@ -98,7 +98,7 @@ def test_operators_are_the_tasks_in_order_of_start() -> None:
         None,
         None,
     )
-    assert ops["shown"] == SHOWN == ops["columns"].index("Kind")
+    assert ops["shown"] == SHOWN == ops["columns"].index("L2(GB/s)")
     assert "Input Shapes" in ops["columns"][ops["shown"] :]
 
 

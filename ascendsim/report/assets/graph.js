@@ -166,7 +166,7 @@ function graphs() {
   });
   legend(host, [["in both graphs", "var(--lane)"], ["made by the compiler (thin frame)", "var(--new)"],
     ["vanished from the model (dashed)", "var(--gone)"], ["found", "var(--mark)"]]);
-  open(Math.max(known.findLastIndex(one => one.run === report.run), 0));
+  open(known.reduce((last, one, i) => (one.run === report.run ? i : last), 0));
   report.listeners.push(from => {
     if (from !== "graph" && report.selected && !graph.refused) {
       let index = known.indexOf(graph);
