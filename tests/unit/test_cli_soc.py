@@ -31,6 +31,7 @@ def test_list_is_stable_text(capsys: pytest.CaptureFixture[str], golden: Callabl
 def test_show_gives_every_figure_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["soc", "show", "Ascend310"]) == 0
     lines: dict[str, str] = {}
+    key = ""
     for line in capsys.readouterr().out.splitlines():
         if line.startswith(" "):  # the source goes on
             lines[key] += f" {line.strip()}"
