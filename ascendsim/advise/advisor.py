@@ -14,13 +14,17 @@ from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.compiler.dynamic import DynamicModel
 from ascendsim.compiler.model import CompiledModel
+from ascendsim.compiler.options import MIXED, PRECISION_MODES
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.graph.ir import Graph
+from ascendsim.ops.shared.aicpu import ai_cpu_rules
+from ascendsim.opset.work import LowerContext
 from ascendsim.passes.levers import LEVERS, Lever, LeverContext, Site, apply_lever, find_sites
 from ascendsim.profiling.view import ProfiledRun
 from ascendsim.soc import SocSpec
 
+_HALF_MODES = (PRECISION_MODES[0], MIXED)  # in which floats that are sorted become float16, or may
 LEAST_GAIN = 0.005  # share of the time below which a change does not count as a gain
 
 
@@ -65,11 +69,15 @@ def advise(
     single = element_by_element(run)
     listed = bool(options.get("transpose_white_list", True))
     causes = forced(run)
+    chip = baseline.model.soc
+    rules = ai_cpu_rules(chip.kernels.ai_cpu_table)
     context = LeverContext(
         baseline.model.opset,
         _on_ai_cpu(graph, run),
         {} if listed else single,
         {cause.names[-1]: cause.kind for one in causes for cause in one.causes},
+        LowerContext.of(chip, rules, options),
+        settings.get("precision_mode", PRECISION_MODES[0]) in _HALF_MODES,
     )
 
     def timed(lever: Lever, sites: tuple[Site, ...]) -> float:

@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Collection
 
 from ascendsim.advise.formats import transdata, transdata_finding
+from ascendsim.core.dtypes import DType
 from ascendsim.core.table import Row
 from ascendsim.isa.program import CoreKind
+from ascendsim.ops.shared.aicpu import aicpu_types
 from ascendsim.opset.facts import Kind
 from ascendsim.opset.work import LowerContext, MoveWork
 from ascendsim.passes.layout.causes import TRANSDATA
@@ -107,7 +109,7 @@ def findings(run: ProfiledRun, view: TaskView) -> tuple[str, ...]:
     if view.is_communication or view.for_images:
         return ()
     if not view.on_ai_core:
-        return (_types(view),) if us > AI_CPU_US else ()
+        return (_reason(run, view),) if us > AI_CPU_US else ()
     found = [_bound(run, view), *_last_round(run, view)]
     if us > LONG_US and max(view.ratio("M"), view.ratio("V")) < LOW_COMPUTE:
         found.append("Cube and Vector are busy for less than 20 %")
@@ -143,13 +145,15 @@ def _bound(run: ProfiledRun, view: TaskView) -> str:
     return f"bound by {bound}"
 
 
-def _types(view: TaskView) -> str:
-    wide = sorted(
-        {
-            tensor.element_type.value
-            for tensor in (*view.inputs(), *view.outputs())
-            if tensor.element_type.itemsize > 4
-        }
-    )
-    reason = f" because of {' and '.join(wide)}" if wide else ""
+def _reason(run: ProfiledRun, view: TaskView) -> str:
+    """Why a task is not on the AI Core: the types of the data of its operators, the result's for a Cast; or
+    that CANN has no kernel for it there whatever the type.
+    """
+    whole = aicpu_types(run.soc.kernels.ai_cpu_table)
+    types: set[str] = set()
+    for node in view.nodes:
+        if run.opset.cann_type(node) not in whole:
+            tensors = run.opset.get(node).facts.data(node) + (node.outputs if "to" in node.attributes else [])
+            types |= {tensor.element_type.value for tensor in tensors if tensor.dtype is not DType.FLOAT16}
+    reason = f" because of {' and '.join(sorted(types))}" if types else ""
     return f"runs on the AI CPU{reason}"

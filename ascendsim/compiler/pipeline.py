@@ -25,7 +25,7 @@ from ascendsim.graph.ir import Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops.fused.chain import chain_work
-from ascendsim.ops.shared.aicpu import aicpu_types
+from ascendsim.ops.shared.aicpu import ai_cpu_rules
 from ascendsim.opset import OpSet
 from ascendsim.opset.lower_context import FORM, OPEN_SHAPES
 from ascendsim.passes.aipp import insert_aipp
@@ -91,7 +91,7 @@ class Compilation:
         if settings.scheduling.mode == "eager" or is_single_kernel(graph):
             engine.stop()
         chip, profile, scheduling = settings.soc, settings.profile, settings.scheduling
-        on_cpu = aicpu_types(chip.kernels.ai_cpu_table)
+        on_cpu = ai_cpu_rules(chip.kernels.ai_cpu_table)
         flags = {
             **profile,
             **{f"{FORM}{name}": form for name, form in settings.forms.items()},

@@ -61,7 +61,7 @@ def work_of(node: Node, opset: OpSet, context: LowerContext) -> Work:
     if all(tensor.elements == 0 for tensor in node.outputs):
         return NoTask()
     definition = opset.get(node)
-    on_cpu = opset.cann_type(node) in context.aicpu_types
+    on_cpu = opset.on_ai_cpu(node, context.aicpu_types)
     work = definition.work(node, context)
     if isinstance(work, NoTask):
         return work if _is_free(node, work) else AiCpuWork.of(node)

@@ -63,7 +63,7 @@ class LowerOptions:
     """How to lower. One object serves one chip and one opset, since it remembers what was lowered.
 
     Attributes:
-        aicpu_types: CANN operator types that the chip runs on the AI CPU.
+        aicpu_types: What the chip runs on the AI CPU (`OpSet.on_ai_cpu`).
         flags: Profile flags that operators may ask for (`LowerContext.options`).
         chain: Joins the vector work of the nodes of a scope.
         memory: How device memory is planned.

@@ -7,7 +7,7 @@ those of the newest ONNX opset; chip-side helpers (TransData ...) have domain "a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -302,6 +302,22 @@ class OpSet:
             return node.op_type
         stated = definition.mindspore
         return definition.mindspore_name if isinstance(stated, str) else stated(node)
+
+    def on_ai_cpu(self, node: Node, rules: Collection[str]) -> bool:
+        """Whether CANN runs a node on the AI CPU of a chip.
+
+        Args:
+            node: Of a graph.
+            rules: CANN operator types, and "Mul:int16" for those of an element type: of the data that it
+                works on, and of the result where an attribute says it (Cast).
+        """
+        name = self.cann_type(node)
+        if name in rules:
+            return True
+        definition = self._table.get((node.domain, node.op_type))
+        tensors = [] if definition is None else definition.facts.data(node)
+        tensors += node.outputs if "to" in node.attributes else []
+        return any(tensor.dtype is not None and f"{name}:{tensor.dtype.value}" in rules for tensor in tensors)
 
     def cann_type(self, node: Node) -> str:
         """Operator type as CANN's tools print it."""

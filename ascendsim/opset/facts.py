@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from ascendsim.graph.ir import Node
+from ascendsim.graph.ir import Node, Tensor
 from ascendsim.opset.axes import AxesRule
 
 
@@ -166,6 +166,18 @@ class Facts:
     makes_filters: bool = False
     two_forms: bool = False
     versioned: bool = False
+
+    def data(self, node: Node) -> list[Tensor]:
+        """Inputs whose element type is that of the data that a node works on: neither parameters nor indices,
+        nor conditions of a choice.
+        """
+        return [
+            tensor
+            for port, tensor in enumerate(node.inputs)
+            if tensor is not None
+            and port not in (*self.parameters, *self.indices)
+            and (not self.typed or port in self.typed)
+        ]
 
     def sign_of(self, node: Node) -> Sign:
         """What is known of the sign of a node's results."""

@@ -17,7 +17,7 @@ class LowerContext:
     """What an operator may ask while it describes its work.
 
     Attributes:
-        aicpu_types: CANN operator types that the chip runs on the AI CPU.
+        aicpu_types: What the chip runs on the AI CPU (`OpSet.on_ai_cpu`).
         options: Profile flags ("aicpu_pow" ...).
         intrinsics: Vector instructions of the chip with the names of the types they take; empty = take all
             for granted.

@@ -28,7 +28,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Node
 from ascendsim.lower import LowerOptions, lower_graph
 from ascendsim.ops import default_opset
-from ascendsim.ops.shared.aicpu import aicpu_types
+from ascendsim.ops.shared.aicpu import ai_cpu_rules
 from ascendsim.opset.lower_context import OPEN_SHAPES
 from ascendsim.soc import SocSpec
 from ascendsim.validate.operators_bench import OneOperator
@@ -218,7 +218,7 @@ def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
         )
     opset = default_opset()
     options = LowerOptions(
-        aicpu_types=aicpu_types(spec.kernels.ai_cpu_table),
+        aicpu_types=ai_cpu_rules(spec.kernels.ai_cpu_table),
         flags={OPEN_SHAPES: True},
         tilings=tilings_of(spec, profile_options(None)),
     )

@@ -151,7 +151,7 @@ def _members(
     members = []
     inside = set(nodes)
     for node in nodes:
-        if node.control or opset.cann_type(node) in context.aicpu_types:
+        if node.control or opset.on_ai_cpu(node, context.aicpu_types):
             return None
         if any(consumer in inside for tensor in node.outputs[1:] for consumer in tensor.consumers):
             return None

@@ -91,7 +91,7 @@ class Body:
         """The node's own work."""
         if node not in self._works:
             definition = self.opset.get(node)
-            on_cpu = self.opset.cann_type(node) in self.context.aicpu_types
+            on_cpu = self.opset.on_ai_cpu(node, self.context.aicpu_types)
             work = None if on_cpu else definition.work(node, self.context)
             self._works[node] = work or AiCpuWork.of(node)
         return self._works[node]

@@ -26,10 +26,12 @@ from ascendsim.passes.levers.pad_tokens import PadTokens
 from ascendsim.passes.levers.pow_to_mul import PowToMul
 from ascendsim.passes.levers.resize_sizes import ResizeSizes
 from ascendsim.passes.levers.softmax_axis import SoftmaxAxis
+from ascendsim.passes.levers.sort_as_float import SortAsFloat
 from ascendsim.passes.levers.transpose_list import TransposeList
 
 LEVERS: tuple[Lever, ...] = (
     NarrowTypes(),
+    SortAsFloat(),
     PowToMul(),
     AlignChannels(),
     ChannelShuffle(),
@@ -64,6 +66,7 @@ __all__ = [
     "Rewritten",
     "Site",
     "SoftmaxAxis",
+    "SortAsFloat",
     "TransposeList",
     "apply_lever",
     "find_sites",

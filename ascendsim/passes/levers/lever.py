@@ -15,6 +15,7 @@ from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.graph.verify import verify
 from ascendsim.opset import InferContext, OpSet
+from ascendsim.opset.work import LowerContext
 from ascendsim.passes.infer import infer
 from ascendsim.passes.rewriting.replace import replacing
 from ascendsim.passes.rewriting.report import PatternRecord
@@ -80,12 +81,16 @@ class LeverContext:
             the shapes that they turn.
         forced: What forces TransData on the chip: operators by name, ends of the graph by that of the tensor,
             and their kind (`passes.layout.causes`).
+        chip: What the chip's AI Cores have, to ask where an operator of other types would run.
+        half: Whether the precision mode makes float32 float16.
     """
 
     opset: OpSet
     ai_cpu: frozenset[str] = frozenset()
     element_by_element: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     forced: Mapping[str, str] = field(default_factory=dict)
+    chip: LowerContext = field(default_factory=LowerContext)
+    half: bool = False
 
     def add(
         self, graph: Graph, op_type: str, *inputs: Tensor | None, stem: str, **attributes: object

@@ -22,6 +22,7 @@ from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Elements
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
+from ascendsim.passes.levers.sort_as_float import OPERATORS
 from ascendsim.passes.rewriting.outputs import hand_out
 
 NARROW = {
@@ -55,8 +56,8 @@ class NarrowTypes(Lever):
         found: list[Site] = []
         seen: set[Tensor] = set()
         for node in graph.topological():
-            if node.name not in context.ai_cpu:
-                continue
+            if node.name not in context.ai_cpu or node.op_type in OPERATORS:
+                continue  # `sort_as_float` has those whose wide results are places, not values
             for tensor in (*node.inputs, *node.outputs):
                 if (
                     tensor is not None
