@@ -140,6 +140,8 @@ class Facts:
         shape_port: Port of the input that holds the shape of the result, if there is one.
         makes_maps: Whether it makes feature maps in blocked format out of something else.
         elements: What becomes of its inputs' numbers; None = nobody may give it another element type.
+        by_order: Whether its results are numbers that it picks by their order, and their places: another type
+            that keeps the order gives the same ones.
         typed: Ports whose element type is that of the results, so that all change together; none = all.
         indices: Ports of indices, which may have either integer type.
         maps: Ports of feature maps, of which an operator of Layout.FEATURE wants each in its format.
@@ -160,6 +162,7 @@ class Facts:
     shape_port: int | None = None
     makes_maps: bool = False
     elements: Elements | None = None
+    by_order: bool = False
     typed: tuple[int, ...] = ()
     indices: tuple[int, ...] = ()
     maps: tuple[int, ...] = (0,)

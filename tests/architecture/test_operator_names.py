@@ -77,6 +77,7 @@ REASONS: dict[str, str] = {
     "passes/levers/pow_to_mul.py": _LEVER,
     "passes/levers/resize_sizes.py": _LEVER,
     "passes/levers/softmax_axis.py": _LEVER,
+    "passes/levers/sort_as_float.py": _MAKES,
     "passes/precision/assign.py": _MAKES,
     "passes/precision/float_status.py": "the check for overflow that a chip has",
     "passes/precision/integer_sums.py": "onnxruntime's form of dynamic quantisation",

@@ -326,7 +326,7 @@ def _arg_axis(node: Node, rank: int) -> tuple[int, ...]:
     return (int(node.attr("axis", 0)) % rank,) if rank else ()
 
 
-_ARGUMENT = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY)
+_ARGUMENT = Facts(reduction(_arg_axis), Kind.REDUCTION, Precision.GRAY, by_order=True)
 _BY_VALUE = Facts(opaque(), Kind.OTHER, Precision.GRAY)
 
 OPERATORS: tuple[OpDef, ...] = (
@@ -337,7 +337,7 @@ OPERATORS: tuple[OpDef, ...] = (
         _topk_lower,
         cann="TopKD",
         most_inputs=2,
-        facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,)),
+        facts=Facts(along(), Kind.REDUCTION, Precision.GRAY, parameters=(1,), by_order=True),
     ),
     OpDef(
         "ArgMax",

@@ -22,7 +22,6 @@ from ascendsim.graph.ir import Constant, Graph, Node, Tensor, Use
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Elements
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
-from ascendsim.passes.levers.sort_as_float import OPERATORS
 from ascendsim.passes.rewriting.outputs import hand_out
 
 NARROW = {
@@ -56,7 +55,7 @@ class NarrowTypes(Lever):
         found: list[Site] = []
         seen: set[Tensor] = set()
         for node in graph.topological():
-            if node.name not in context.ai_cpu or node.op_type in OPERATORS:
+            if node.name not in context.ai_cpu or context.opset.get(node).facts.by_order:
                 continue  # `sort_as_float` has those whose wide results are places, not values
             for tensor in (*node.inputs, *node.outputs):
                 if (

@@ -18,7 +18,6 @@ from ascendsim.opset.work import AiCpuWork
 from ascendsim.passes.levers.lever import Lever, LeverContext, Relation, Site
 from ascendsim.passes.rewriting.replace import replace
 
-OPERATORS = ("TopK", "ArgMax", "ArgMin")
 _EXACT = {DType.FLOAT32: 24, DType.FLOAT16: 11}  # bits of a whole number that each holds
 _BITS = {DType.BOOL: 1, DType.INT8: 7, DType.UINT8: 8, DType.INT16: 15, DType.UINT16: 16}
 
@@ -34,7 +33,7 @@ class SortAsFloat(Lever):
         return tuple(
             _site(node, context)
             for node in graph.topological()
-            if node.op_type in OPERATORS and not node.domain and node.name in context.ai_cpu
+            if node.name in context.ai_cpu and context.opset.get(node).facts.by_order
         )
 
     def rewrite(self, graph: Graph, site: Site, context: LeverContext) -> None:
@@ -44,9 +43,8 @@ class SortAsFloat(Lever):
         kind, wanted = data.element_type, _sortable(node, context)
         assert wanted is not None
         before = context.add(graph, "Cast", data, stem=f"{node.name}_{wanted.value}", to=wanted)
-        found = graph.add_node(
-            node.op_type, [before, *node.inputs[1:]], len(node.outputs), graph.fresh(node.name)
-        )
+        name = graph.fresh(node.name)
+        found = graph.add_node(node.op_type, [before, *node.inputs[1:]], len(node.outputs), name, node.domain)
         found.attributes.update(node.attributes)
         context.opset.get(found).infer(InferContext(found))
         results = [
@@ -92,7 +90,7 @@ def _on_core(node: Node, kind: DType, context: LeverContext) -> bool:
         tensors.append(
             item and scratch.add_tensor(Tensor(f"in{index}", item.dtype, item.shape, constant=item.constant))
         )
-    twin = scratch.add_node(node.op_type, tensors, len(node.outputs), "twin")
+    twin = scratch.add_node(node.op_type, tensors, len(node.outputs), "twin", node.domain)
     twin.attributes.update(node.attributes)
     definition = context.opset.get(twin)
     try:
