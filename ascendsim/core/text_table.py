@@ -64,8 +64,8 @@ def plain_table(
     rooms = cell_rooms(heads, rows, right, width)
     if _line(rooms) > width:
         least = [
-            size if number else min(size, _LEAST_KEY)
-            for size, number in zip(_widths(heads, rows), right, strict=True)
+            size if number else max(min(size, _LEAST_KEY), head)
+            for size, head, number in zip(_widths(heads, rows), _widths(heads, ()), right, strict=True)
         ]
         pieces = _pieces(least, rows, right, width)
         if len(pieces) > 1:
@@ -141,13 +141,18 @@ def cell_rooms(
     ]
     names = [index for index in texts if index not in sentences]
     left = width - _line(whole) + sum(whole[index] for index in texts)
-    least = sum(min(whole[index], max(_SENTENCE, width // 4)) for index in sentences)
-    rooms = list(whole)
     head = _widths(heads, ())  # heads stay whole
+    least = sum(min(whole[index], max(_SENTENCE, width // 4, head[index])) for index in sentences)
+    rooms = list(whole)
     for columns, floor, kept in ((names, _LEAST_NAME, least), (sentences, _SENTENCE, 0)):
-        for done, index in enumerate(sorted(columns, key=lambda index: whole[index])):
-            rooms[index] = min(whole[index], max(floor, head[index], (left - kept) // (len(columns) - done)))
+        for index in columns:
+            rooms[index] = min(whole[index], max(floor, head[index]))
             left -= rooms[index]
+        for done, index in enumerate(sorted(columns, key=lambda index: whole[index])):
+            more = max(0, (left - kept) // (len(columns) - done))
+            more = min(more, whole[index] - rooms[index])
+            rooms[index] += more
+            left -= more
     return rooms
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ascendsim import cli
 from ascendsim.cli.common import PIPE_WIDTH, print_table
+from ascendsim.cli.main import main
 from ascendsim.core.text_table import middle_cut, plain_table
 
 NAMES = st.text("abcXY/_.+0189", min_size=1, max_size=200)
@@ -20,7 +24,19 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]], list[bool]]:
     """Heads, rows and which columns are numbers; names, sentences and numbers of any length, mixed."""
     kinds = draw(KINDS)
     heads = [
-        draw(st.sampled_from(["Operator", "Time(us)", "Of peak(%)", "x", "DDR read(MB)"])) for _ in kinds
+        draw(
+            st.sampled_from(
+                [
+                    "Operator",
+                    "Time(us)",
+                    "Of peak(%)",
+                    "x",
+                    "DDR read(MB)",
+                    "what it does, or why it does not run",
+                ]
+            )
+        )
+        for _ in kinds
     ]
     cells = {"name": NAMES, "sentence": WORDS, "number": NUMBERS}
     rows = draw(st.lists(st.tuples(*(cells[kind] for kind in kinds)).map(list), max_size=5))
@@ -77,3 +93,42 @@ def test_a_table_of_too_many_numbers_comes_in_pieces_with_its_names(
 
 def test_what_fits_is_printed_as_it_is() -> None:
     assert plain_table(("a(us)",), [("1",)], (True,), width=5) == "a(us)\n-----\n    1\n"
+
+
+def test_commands_have_one_way_to_print_a_table() -> None:
+    """So what holds of `print_table` holds of every sub-command."""
+    folder = Path(cli.__file__).parent
+    other = ("table().to_text(", "plain_table(", "folded_table(", "ljust(", "rjust(")
+    found = {
+        (path.name, word)
+        for path in folder.glob("*.py")
+        for word in other
+        if word in path.read_text(encoding="utf-8") and (path.name, word) != ("common.py", "plain_table(")
+    }
+    assert found == set()
+
+
+LENET = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
+COMMANDS = (
+    f"run {LENET} --values off --soc_version Ascend310P3",
+    f"compile {LENET} --soc_version Ascend310P3",
+    f"compare {LENET} --values off --batch 1,2 --fusion off,graph,ub,all",
+    f"fusion list {LENET} --all",
+    f"optimize {LENET}",
+    "soc show Ascend910B3",
+    "soc list",
+    "ops list",
+    "passes list",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command.split()[:2])[:20])
+def test_what_a_pipe_gets_is_no_wider(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every line but sentences of their own, which say how sure a time is or why something is so."""
+    assert main(command.split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wide = [
+        line for line in lines if len(line) > PIPE_WIDTH and not line.startswith(("likely", "outputs not"))
+    ]
+    assert wide == []
+    assert len(lines) > 2
