@@ -57,7 +57,7 @@ def quantize(
         percentile: Share of the elements in percent that "percentile" does not clip.
         weights: "max": the largest weight of each output channel becomes 127; "max-per-tensor": that of all.
         skip: Nodes that stay in floating point: names, or patterns as shells have them.
-        form: "qdq" writes pairs of QuantizeLinear and DequantizeLinear (onnxruntime, ATC), "ascend" CANN's
+        form: "qdq" writes pairs of QuantizeLinear and DequantizeLinear (onnxruntime), "ascend" CANN's
             own operators AscendQuant and AscendDequant around layers of integers.
         operators: Operators of your own, the same as for `load`.
 

@@ -4,8 +4,9 @@
     int8 weights -> DequantizeLinear -----------+-> Conv -> Relu -> QuantizeLinear -> DequantizeLinear ->
     int32 bias -> DequantizeLinear -------------+
 
-Compilers read this form (onnxruntime, ATC, this project) and make operators of integers of it; a run of the
-graph as it stands says in floating point what those compute.
+onnxruntime and this project read this form and make operators of integers of it, ATC does so behind AMCT's
+convert_qat_model, some forms of it (`passes.quant.amct_forms`). A run of the graph as it stands says in
+floating point what those compute.
 """
 
 from __future__ import annotations
