@@ -67,7 +67,7 @@ def _subjects() -> Iterator[tuple[str, Callable[..., Any]]]:
     opened.output(opened.op("Relu", opened.input("x", ("n", 4))), "y")
     objects = {
         "CompiledModel": model,
-        "DynamicModel": asim.compile(opened.graph, "Ascend310"),
+        "DynamicModel": asim.compile(opened.graph, "Ascend310P3"),
         "GearedModel": asim.compile(opened.graph, "Ascend310", dynamic_dims="1;2"),
         "Result": result,
         "Comparison": asim.compare({"a": result, "b": result}),
