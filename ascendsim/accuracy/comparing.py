@@ -120,7 +120,7 @@ class _Recorder(DeviceMemory):
     """Device memory that keeps a copy of everything that is written."""
 
     def __init__(self, model: CompiledModel) -> None:
-        super().__init__(model.graph, model.program.memory, "device")
+        super().__init__(model.graph, model.program.memory, "device", model.float16)
         self.written: dict[str, Array] = {}
         self._ends = set(model.graph.outputs)
 

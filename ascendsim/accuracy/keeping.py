@@ -246,7 +246,9 @@ class _Search:
             if len(self._errors) >= self._most:
                 return False
             work = compile_until(self._model.source, self._kept(key), _TYPED)
-            outputs = evaluate_plain(work.graph, work.opset, self._inputs, device=True)
+            outputs = evaluate_plain(
+                work.graph, work.opset, self._inputs, device=True, half=self._model.float16
+            )
             self._errors[key] = output_error(outputs, self._golden)
         return self._errors[key] <= self._limit
 
@@ -306,7 +308,13 @@ class _Search:
         trace = run_machine(model.program, model.soc)
         order = [record.task for record in trace.tasks]
         outputs: dict[str, Array] = evaluate(
-            model.graph, model.program, model.opset, order, self._inputs, values="device"
+            model.graph,
+            model.program,
+            model.opset,
+            order,
+            self._inputs,
+            values="device",
+            half=model.float16,
         )
         error = output_error(outputs, self._golden)
         return Point(label, sum(map(len, units)), error, trace.duration_us)

@@ -41,6 +41,7 @@ def compile(
     op_select_implmode: str | None = None,
     optypelist_for_implmode: str | Sequence[str] | None = None,
     op_precision_mode: str | PathLike[str] | Mapping[str, str] | None = None,
+    inf_nan_mode_enable: bool | None = None,
     aicore_num: int | None = None,
     fusion: str = "all",
     fusion_switch_file: str | PathLike[str] | None = None,
@@ -92,6 +93,9 @@ def compile(
         optypelist_for_implmode: Operator types, "Gelu,Sigmoid" or a list (ATC's option).
         op_precision_mode: File with the form of each type in lines "Gelu=high_performance", or a mapping
             (ATC's option).
+        inf_nan_mode_enable: What becomes of float16 results beyond the type on chips that have both modes
+            (CANN's environment variable): True = infinite and NaN, as IEEE 754 has it, False = saturation:
+            the last number, and 0 for NaN. By default as the chip has it (docs/accuracy.md).
         aicore_num: Number of AI Cores to use (ATC's option); all by default.
         fusion: How much is fused, each level with those before it: "off", "graph", "ub", "all"; or
             "graph-kernel", MindSpore's flow, which makes composites of basic operators in place of UB fusion.

@@ -19,6 +19,7 @@ from ascendsim.asc.meeting import MEET, Meeting, MeetingError, Role
 from ascendsim.asc.passes import loop_values
 from ascendsim.asc.recorder import STATE, Context, Forms, Recorder, checked_cores
 from ascendsim.core.arguments import checked, refuse_unknown
+from ascendsim.core.dtypes import saturates
 from ascendsim.core.errors import InputError, KernelError
 from ascendsim.core.formats import TRANSACTION_BYTES
 from ascendsim.graph.ir import Graph
@@ -33,6 +34,7 @@ from ascendsim.isa.program import (
 )
 from ascendsim.machine import run as run_machine
 from ascendsim.soc import SocSpec, load
+from ascendsim.soc.arithmetic import float16_of
 from ascendsim.tile.advice import Timed, advice
 from ascendsim.tile.checker import Checker, CoreChecker
 from ascendsim.tile.crossing import Crossing
@@ -62,6 +64,7 @@ def run_kernel(
     values: bool = True,
     order: Literal["program", "late"] | int = "program",
     sync: Literal["auto", "manual"] = "auto",
+    inf_nan_mode_enable: bool | None = None,
     limit: int = LIMIT,
 ) -> KernelResult:
     """Runs a kernel on a number of cores of the simulated chip; arrays that it writes are filled.
@@ -76,14 +79,17 @@ def run_kernel(
             when something waits for them), or a seed for a random order.
         sync: Who orders the instructions of the vector unit among themselves and with the scalar unit: the
             compiler ("auto"), or the kernel ("manual").
+        inf_nan_mode_enable: As in `compile`: whether float16 beyond its range is infinite or NaN, or
+            saturates; by default as the chip has it.
         limit: Instructions of all cores that are allowed.
 
     Raises:
-        InputError: An argument that cannot be used.
+        InputError: An argument that cannot be used, or a mode that the chip does not have.
         KernelError: A line of the kernel that breaks a rule.
     """
     chip = soc if isinstance(soc, SocSpec) else load(soc)
     number = checked_cores(cores)
+    saturating = saturates(float16_of(chip, inf_nan_mode_enable))
     if isinstance(order, int) and order < 0:
         raise InputError("order", 'must be "program", "late" or a seed of 0 or more', order, "leave it out")
     if STATE.recorder is not None:
@@ -93,7 +99,9 @@ def run_kernel(
         raise InputError("kernel", "is running already", remedy="run one after the other")
     try:
         given, arrays = bind(kernel, args)
-        launch = _Launch(kernel, Context(chip, number, Forms(), limit), arrays, values, order, sync)
+        launch = _Launch(
+            kernel, Context(chip, number, Forms(), limit), arrays, values, order, sync, saturating
+        )
         launch.run(given)
         launch.finish(given)
     finally:
@@ -112,7 +120,9 @@ class _Launch:
         values: bool,
         order: Order = "program",
         sync: str = "auto",
+        saturating: bool = False,
     ) -> None:
+        self.saturating = saturating
         self.kernel, self.context, self.arrays, self.values = kernel, context, arrays, values
         self.order, self.manual = order, sync == "manual"
         self.outside = GlobalMemory([(one.region.name, one.array) for one in arrays])
@@ -180,7 +190,9 @@ class _Launch:
         checker: CoreChecker | None = None
         scheduler: Scheduler | None = None
         if self.values:
-            evaluator = Evaluator(CoreMemory(self.context.soc, self.outside), forms, core, self.findings)
+            evaluator = Evaluator(
+                CoreMemory(self.context.soc, self.outside, self.saturating), forms, core, self.findings
+            )
             # cores that wait for one another have their columns apart: no order of theirs is known beforehand
             whole = self.checker if meeting is None else self.checked()
             number = 0 if meeting is None else meeting.roles.index(role)

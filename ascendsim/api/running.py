@@ -273,7 +273,16 @@ def _tile_by_tile(
     arrays = checked_inputs(model.graph, inputs)
     result = _timed_once(model, instructions, progress, shortcuts)
     order = [one.task for one in result.trace.tasks]
-    found = evaluate(model.graph, model.program, model.opset, order, arrays, progress=progress, tiles=tiles)
+    found = evaluate(
+        model.graph,
+        model.program,
+        model.opset,
+        order,
+        arrays,
+        half=model.float16,
+        progress=progress,
+        tiles=tiles,
+    )
     return replace(result, values=found)
 
 
@@ -300,6 +309,7 @@ def _with_values(
                 order,
                 arrays,
                 values=values,
+                half=model.float16,
                 progress=progress,
                 watch=watch,
             )

@@ -27,6 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "file", metavar="FILE.py[::CASE]", help="a file of kernels, which is run, or one case"
     )
     add_soc_option(parser, default="Ascend910B1", help="the chip (default: Ascend910B1)")
+    parser.add_argument(
+        "--inf_nan_mode_enable",
+        choices=("0", "1"),
+        help="float16 beyond its range: 1 = infinite or NaN, 0 = saturation (default: as the chip has it)",
+    )
     text = "write what every pipe of every core did as a Chrome trace (.json or .json.gz), of one case"
     parser.add_argument("--timeline", metavar="FILE.json", help=text)
 
@@ -44,17 +49,21 @@ def run(args: argparse.Namespace) -> int:
                 f"{len(found)}",
                 f"write FILE.py::{next(iter(found))}",
             )
-        codes = [_one(name, give, chip, args.timeline) for name, give in found.items()]
+        given = args.inf_nan_mode_enable
+        mode = None if given is None else given == "1"
+        codes = [_one(name, give, chip, mode, args.timeline) for name, give in found.items()]
     return max(codes)
 
 
-def _one(name: str, give: Callable[[], asc.Case], chip: SocSpec, timeline: str | None) -> int:
+def _one(
+    name: str, give: Callable[[], asc.Case], chip: SocSpec, mode: bool | None, timeline: str | None
+) -> int:
     """Runs a case and prints what came out; 1 if values differ, 2 if the kernel raised an exception."""
     from ascendsim import run_kernel
 
     case = made(name, give)
     try:
-        result = run_kernel(case.kernel, case.cores, *case.args, soc=chip)
+        result = run_kernel(case.kernel, case.cores, *case.args, soc=chip, inf_nan_mode_enable=mode)
     except AscendSimError:
         raise
     except Exception:  # of the user's own lines: all of them are worth seeing

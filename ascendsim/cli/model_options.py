@@ -88,7 +88,7 @@ def add_compile_options(parser: argparse.ArgumentParser, names: Sequence[str]) -
         if option.words:
             more = {
                 "choices": sorted(option.words, reverse=option.words[0] != "0"),
-                "default": option.words[default],
+                "default": None if default is None else option.words[default],
             }
         elif option.choices:
             choices = (*option.choices, *MODES) if option.name == "mode" else option.choices
@@ -111,7 +111,7 @@ def compile_settings(args: argparse.Namespace, names: Sequence[str]) -> dict[str
     settings = {}
     for name in names:
         option, value = known[name], getattr(args, known[name].name)
-        settings[name] = option.words.index(value) == 1 if option.words else value
+        settings[name] = option.words.index(value) == 1 if option.words and value is not None else value
     return settings
 
 

@@ -78,6 +78,7 @@ class DynamicAippModel(DynamicModel):
             order,
             arrays,
             values=values,
+            half=model.float16,
             progress=progress,
             watch=watch,
         )

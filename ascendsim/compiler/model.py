@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ascendsim.compiler.buffers import BufferReport
 from ascendsim.compiler.capacity import Capacity
@@ -22,6 +24,7 @@ from ascendsim.opset import OpSet
 from ascendsim.passes.engine import EngineReport
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.soc import SocSpec
+from ascendsim.soc.arithmetic import float16_of
 from ascendsim.trace.records import Trace
 
 if TYPE_CHECKING:
@@ -74,6 +77,11 @@ class CompiledModel:
             GraphError: If nothing has that name (suggests the nearest one).
         """
         return tasks_named(self.graph, self.program, node)
+
+    @property
+    def float16(self) -> np.dtype[Any]:
+        """The float16 in which it computes, which may saturate (`soc.arithmetic`)."""
+        return float16_of(self.soc, self.options.inf_nan_mode_enable)
 
     @property
     def memory(self) -> MemoryReport:

@@ -132,6 +132,15 @@ class CompileOptions:
             metavar="FILE",
         ),
     )
+    inf_nan_mode_enable: bool | None = field(
+        default=None,
+        metadata=_cli(
+            "inf_nan_mode_enable",
+            "float16 beyond its range: 1 = infinite or NaN, 0 = saturation, at its last number or 0 "
+            "(default: as the chip has it)",
+            DIGITS,
+        ),
+    )
     aicore_num: int | None = field(
         default=None, metadata=_cli("aicore_num", "number of AI Cores to use (default: all)", metavar="N")
     )

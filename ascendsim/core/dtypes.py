@@ -73,6 +73,20 @@ class DType(Enum):
             ) from None
 
 
+# float16 of a chip, or of a mode of it, in which results beyond the type become its last number and NaN is 0.
+# It is NumPy's float16 in every respect; who rounds to a type asks `saturates`.
+SATURATING_FLOAT16: np.dtype[Any] = np.dtype(np.float16, metadata={"overflow": "saturation"})
+
+
+def saturates(dtype: np.dtype[Any]) -> bool:
+    """Whether numbers beyond a type become its last number.
+
+    >>> saturates(SATURATING_FLOAT16), saturates(np.dtype(np.float16)), SATURATING_FLOAT16 == np.float16
+    (True, False, True)
+    """
+    return dtype.metadata is not None and dtype.metadata.get("overflow") == "saturation"
+
+
 @lru_cache(maxsize=64)
 def name_of(dtype: np.dtype[Any]) -> str:
     """NumPy's name of a type."""

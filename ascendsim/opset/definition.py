@@ -116,7 +116,13 @@ Infer = Callable[[InferContext], None]
 Compute = Callable[[Node, Sequence[Any], Sequence["np.dtype[Any]"]], Sequence[Any]]
 Lower = Callable[[Node, LowerContext], Work]
 ComputeBody = Callable[
-    [Node, Sequence[Any], Callable[[Tensor], "np.dtype[Any]"], Callable[[Tensor], "Array | None"]],
+    [
+        Node,
+        Sequence[Any],
+        Callable[[Tensor], "np.dtype[Any]"],
+        Callable[[Tensor], "Array | None"],
+        "dict[Node, Any] | None",
+    ],
     Sequence[Any],
 ]
 
@@ -130,7 +136,8 @@ class OpDef:
         compute: (node, input arrays with None for absent ones, NumPy dtypes wanted for the outputs) -> output
             arrays. Driven by dtypes: float16 arrays mean device arithmetic (Cube: exact products, float32
             accumulation, one rounding; Vector: float32 inside one operator, rounded to float16 at its end).
-            Never changes its inputs.
+            Overflow gives infinities, which who runs it saturates where the chip does. Never changes its
+            inputs.
         lower: Describes the work; None = runs on the AI CPU, one operation per output element.
         layout: Format wish.
         cann: Operator type that CANN's tools print ("Conv2D"); empty = the ONNX name.
@@ -144,9 +151,9 @@ class OpDef:
             Concat of channels only if the parts fill whole blocks); None = the rule for elementwise
             operators.
         compute_body: For operators that are made of a subgraph: (node, input arrays, NumPy type of any tensor
-            in this run, where an output of the node belongs or None) -> output arrays, which may lie there
-            already. The runtime takes it instead of `compute`, since a body's inner
-            types depend on the run.
+            in this run, where an output of the node belongs or None, a dictionary that takes what the body's
+            results held or None) -> output arrays, which may lie there already. The runtime takes it instead
+            of `compute`, since a body's inner types depend on the run.
         infers_bodies: Whether `infer` has the node's subgraphs inferred itself (control flow: their input
             types come from the node).
         facts: What other layers ask about it: how axes hang together, kind, precision; every operator says

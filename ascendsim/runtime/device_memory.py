@@ -14,15 +14,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ascendsim.core.dtypes import DType, saturates
 from ascendsim.core.errors import GraphError, SimulationError
 from ascendsim.core.host_memory import require_host_memory
 from ascendsim.graph.ir import Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Region, owner_of
-from ascendsim.ops.shared.common import finish
+from ascendsim.ops.shared.common import finish, settled
 
 Values = Literal["device", "float32"]
 Array = NDArray[Any]
 
+FLOAT16: np.dtype[Any] = np.dtype(np.float16)
 _POISON = 0xFF  # every float type reads as NaN, so a read of memory that nobody wrote shows in the outputs
 
 
@@ -37,10 +39,17 @@ class DeviceMemory:
         graph: The compiled graph.
         plan: Regions by tensor name.
         values: "device" for device types, "float32" for the model's own types.
+        half: The chip's float16, which may saturate (`core.dtypes.saturates`).
+
+    Attributes:
+        saturates: Whether results beyond float16 become its last number in this run.
+        overflowed: Whether one has since it was cleared: the cores' status register.
     """
 
-    def __init__(self, graph: Graph, plan: MemoryPlan, values: Values) -> None:
+    def __init__(self, graph: Graph, plan: MemoryPlan, values: Values, half: np.dtype[Any] = FLOAT16) -> None:
         self._plan, self._device = plan, values == "device"
+        self._half = half
+        self.saturates, self.overflowed = self._device and saturates(half), False
         self._constants: dict[str, Array] = {}
         self._views: dict[str, Array] = {}  # addresses stay, so one view a tensor does for all runs
         self._lent: list[str] = []  # inputs whose view is the caller's array
@@ -100,9 +109,14 @@ class DeviceMemory:
         self._lent.clear()
 
     def dtype(self, tensor: Tensor) -> np.dtype[Any]:
-        """The NumPy type that a tensor's values have in this run."""
+        """The NumPy type that a tensor's values have in this run; float16 says whether it saturates."""
         kind = tensor.element_type if self._device or tensor.origin_dtype is None else tensor.origin_dtype
-        return kind.numpy
+        return self._half if self._device and kind is DType.FLOAT16 else kind.numpy
+
+    def taken(self, tensor: Tensor, array: Array) -> Array:
+        """An array of the user in the type that it has in this run."""
+        with np.errstate(all="ignore"):
+            return settled(np.asarray(array, self.dtype(tensor)), self.dtype(tensor))
 
     def read(self, tensor: Tensor) -> Array:
         """The tensor's values as a view of device memory (or the converted constant); do not write to it."""
@@ -217,7 +231,8 @@ class DeviceMemory:
                 f"needs {count} bytes of its region's {region.bytes * self._stretch}",
                 remedy="the memory plan is wrong; please report this",
             )
-        return self._bytes[start : start + count].view(dtype).reshape(tensor.static_shape)
+        own = FLOAT16 if dtype == FLOAT16 else dtype  # NumPy's, whatever the chip's does beyond its end
+        return self._bytes[start : start + count].view(own).reshape(tensor.static_shape)
 
     def _constant(self, tensor: Tensor) -> Array:
         held = self._constants.get(tensor.name)
@@ -240,7 +255,8 @@ def constant_values(tensor: Tensor, dtype: np.dtype[Any]) -> Array:
             f"has no values ({because})",
             remedy='load the model with weights="random", or give the weight file',
         )
-    return np.asarray(tensor.constant.in_type(dtype, lambda values: _converted(values, dtype)), order="C")
+    held = tensor.constant.in_type(dtype, lambda values: _converted(values, dtype))
+    return settled(np.asarray(held, order="C"), dtype)
 
 
 def _apart(regions: Iterable[Region]) -> frozenset[str]:

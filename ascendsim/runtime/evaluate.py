@@ -17,10 +17,12 @@ from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.ops.fused.bounded import ROOM, run_bounded
 from ascendsim.ops.fused.slices import bytes_of
-from ascendsim.ops.shared.magnitudes import Magnitudes
+from ascendsim.ops.shared.common import settled
+from ascendsim.ops.shared.magnitudes import Magnitudes, left_float16
 from ascendsim.opset import OpSet
 from ascendsim.opset.axes import NOTHING_SAID
-from ascendsim.runtime.device_memory import DeviceMemory, Values
+from ascendsim.runtime.device_memory import FLOAT16, DeviceMemory, Values
+from ascendsim.runtime.status_register import with_register
 from ascendsim.runtime.watch import Watch
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def evaluate(
     inputs: Mapping[str, Array],
     *,
     values: Values = "device",
+    half: np.dtype[Any] = FLOAT16,
     progress: Callable[[int, int], None] | None = None,
     memory: DeviceMemory | None = None,
     watch: Watch | None = None,
@@ -68,6 +71,7 @@ def evaluate(
         order: Task ids in the order of their end.
         inputs: Arrays by graph input name, in the model's own types and logical shapes.
         values: "device" (float16 where the device has it) or "float32" (the model's own types).
+        half: The chip's float16, which may saturate; it belongs to the memory where one is given.
         progress: Called with (tasks done, tasks in all).
         memory: Device memory of an earlier evaluation of the same program in the same order, to be used
             again. It is not wiped: what is read before it is written was NaN in the first evaluation.
@@ -84,11 +88,11 @@ def evaluate(
         OtherShapesError: If a result has another shape than the program was compiled for.
     """
     if memory is None:
-        memory = DeviceMemory(graph, program.memory, values)
+        memory = DeviceMemory(graph, program.memory, values, half)
     arrays = checked_inputs(graph, inputs)
     for name, array in arrays.items():
         tensor = graph.tensors[name]
-        memory.take(tensor, np.asarray(array, memory.dtype(tensor)))
+        memory.take(tensor, memory.taken(tensor, array))
     if watch is not None:
         watch.begin(graph, arrays, memory.dtype, prefix)
     nodes_of = {task.id: task.nodes for task in program.tasks}
@@ -133,28 +137,36 @@ def compute_nodes(
     }
     outputs = [tensor for node in nodes for tensor in node.outputs if memory.holds(tensor)]
     seen: dict[Node, Magnitudes] = {}
-    looked = None if watch is None else seen
+    looked = None if watch is None and not memory.saturates else seen
     results = run_bounded(nodes, arrays, opset, memory.dtype, outputs, place_of=memory.place, seen=looked)
     if watch is not None:
         watch.chain(nodes, arrays, seen, results, memory.dtype)
+    memory.overflowed |= memory.saturates and left_float16(seen, memory.dtype)
     memory.write_all(results)
 
 
 def compute_node(node: Node, opset: OpSet, memory: DeviceMemory, watch: Watch | None = None) -> None:
     """Computes one node from device memory into device memory."""
     arrays = [None if tensor is None else memory.read(tensor) for tensor in node.inputs]
+    inside: dict[Node, Magnitudes] | None = {} if memory.saturates else None
     with np.errstate(all="ignore"):  # overflow and NaN are values on the device, not events
         definition = opset.get(node)
         if definition.compute_body is not None:
-            results = definition.compute_body(node, arrays, memory.dtype, memory.place)
+            results = definition.compute_body(node, arrays, memory.dtype, memory.place, inside)
         else:
             results = definition.values(node, arrays, [memory.dtype(tensor) for tensor in node.outputs])
     held = [pair for pair in zip(node.outputs, results, strict=False) if pair[1] is not None]
     if any(memory.holds(tensor) and np.shape(array) != tensor.static_shape for tensor, array in held):
         raise OtherShapesError(node, results)
     if watch is not None:  # before results take the place of inputs
-        watch.node(node, arrays, results)
-    memory.write_all({tensor: np.asarray(array) for tensor, array in held if memory.holds(tensor)})
+        watch.node(node, arrays, results, inside)
+    made = {tensor: np.asarray(array) for tensor, array in held if memory.holds(tensor)}
+    if inside is not None:
+        kept = {tensor: settled(array, memory.dtype(tensor)) for tensor, array in made.items()}
+        changed = any(not np.may_share_memory(kept[tensor], made[tensor]) for tensor in made)
+        memory.overflowed |= changed or left_float16(inside, memory.dtype)
+        made = with_register(node, kept, memory)
+    memory.write_all(made)
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -172,7 +172,10 @@ class HostRun:
                 for tensor, home in zip(graph.outputs, results, strict=True)
             ]
         if self._values not in piece.memory:
-            piece.memory[self._values] = DeviceMemory(graph, piece.compiled.program.memory, self._values)
+            compiled = piece.compiled
+            piece.memory[self._values] = DeviceMemory(
+                graph, compiled.program.memory, self._values, compiled.float16
+            )
         order = [task.id for task in piece.compiled.program.tasks]
         known = {name: array for name, array in arrays.items() if array is not None}
         found = evaluate(

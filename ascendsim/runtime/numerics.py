@@ -11,6 +11,11 @@ from ascendsim.core.table import GENERAL, Table
 
 Kind = Literal["overflow", "infinite", "saturated", "flushed", "digits"]
 
+# of chips, and modes, in which results beyond float16 become its last number
+_SATURATED = {
+    "overflow": "overflows {dtype} ({largest} > {limit}), {count} of {elements} values saturate to {limit}",
+    "infinite": "saturates {count} of {elements} values, infinite or undefined of finite ones (NaN is 0)",
+}
 _SAID = {
     "overflow": "overflows {dtype} ({largest} > {limit})",
     "infinite": "makes {count} infinite or undefined values of finite ones",
@@ -29,7 +34,8 @@ class Finding:
         name: Of the operator.
         op_type: Of the operator.
         kind: "overflow": finite inputs, a result beyond the type. "infinite": finite inputs, a result that is
-            infinite or undefined in float32 too (0 / 0, log 0). "saturated": cut to the end of the type.
+            infinite or undefined in float32 too (0 / 0, log 0). "saturated": cut to the end of the type by a
+            cast to integers, or as a weight or an input came in.
             "flushed": too small for the type, so zero. "digits": whole numbers that the type cannot tell
             apart.
         dtype: The type of the result.
@@ -40,6 +46,8 @@ class Finding:
         after: Operators after it whose results are not finite for its sake.
         outputs: Outputs of the network that are not finite for its sake.
         sources: Names that the operator has in the user's model; several where it stands for several.
+        saturates: Whether what does not fit became the last number of the type, and NaN 0, as on chips with
+            saturation mode: nothing after it then shows what happened.
     """
 
     name: str
@@ -53,9 +61,11 @@ class Finding:
     after: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    saturates: bool = False
 
     def __str__(self) -> str:
-        said = _SAID[self.kind].format(
+        texts = {**_SAID, **_SATURATED} if self.saturates else _SAID
+        said = texts[self.kind].format(
             dtype=self.dtype,
             largest=number(self.largest),
             limit=number(self.limit),
@@ -66,7 +76,7 @@ class Finding:
         if self.after:
             are = "operator after it is" if len(self.after) == 1 else "operators after it are"
             text += f", {len(self.after)} {are} not finite"
-        if self.kind in ("overflow", "infinite") and not self.outputs:
+        if self.kind in ("overflow", "infinite") and not self.outputs and not self.saturates:
             text += " (no output shows it)"
         return text
 
@@ -102,7 +112,9 @@ class Numerics:
 
     @property
     def overflows(self) -> tuple[Finding, ...]:
-        """Operators that made infinite or undefined values of finite ones, in order of execution."""
+        """Operators that made infinite or undefined values of finite ones, or saturated them, in order of
+        execution.
+        """
         return tuple(item for item in self.findings if item.kind in ("overflow", "infinite"))
 
     @property
@@ -157,7 +169,7 @@ def _told(items: list[Finding]) -> tuple[str | None, int | None, int | None, str
         ", ".join(dict.fromkeys(item.kind for item in items)),
         sum(item.count for item in items),
         len(worst.after),
-        "yes" if worst.outputs else "no",
+        None if worst.saturates else "yes" if worst.outputs else "no",
     )
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Graph, Node, Tensor
@@ -29,6 +31,11 @@ class Compiled(Protocol):
     @property
     def program(self) -> Program:
         """Its program."""
+        ...
+
+    @property
+    def float16(self) -> np.dtype[Any]:
+        """The float16 in which it computes."""
         ...
 
 

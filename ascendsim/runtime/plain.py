@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Graph, Tensor
+from ascendsim.ops.shared.common import settled
 from ascendsim.opset import OpSet
-from ascendsim.runtime.device_memory import constant_values
+from ascendsim.runtime.device_memory import FLOAT16, constant_values
 from ascendsim.runtime.evaluate import checked_inputs
 
 See = Callable[[Tensor, Array], None]
@@ -21,6 +23,7 @@ def evaluate_plain(
     opset: OpSet,
     inputs: Mapping[str, Array],
     device: bool = False,
+    half: np.dtype[Any] = FLOAT16,
     see: See | None = None,
 ) -> dict[str, Array]:
     """Computes a static graph without control flow.
@@ -30,6 +33,7 @@ def evaluate_plain(
         opset: Operators.
         inputs: Arrays by graph input name.
         device: Whether to compute in the device's types instead of the model's own.
+        half: The device's float16, which may saturate.
         see: Called with every result.
 
     Returns:
@@ -41,12 +45,14 @@ def evaluate_plain(
     """
 
     def dtype_of(tensor: Tensor) -> np.dtype[Any]:
-        return (tensor.element_type if device else tensor.origin_dtype or tensor.element_type).numpy
+        kind = tensor.element_type if device else tensor.origin_dtype or tensor.element_type
+        return half if device and kind is DType.FLOAT16 else kind.numpy
 
     values: dict[Tensor, Array] = {}
     for name, array in checked_inputs(graph, inputs).items():
         tensor = graph.tensors[name]
-        values[tensor] = np.asarray(array, dtype_of(tensor))
+        with np.errstate(all="ignore"):
+            values[tensor] = settled(np.asarray(array, dtype_of(tensor)), dtype_of(tensor))
     left = Counter(tensor for node in graph.nodes for tensor in node.inputs if tensor is not None)
     left.update(graph.outputs)
 
@@ -58,12 +64,12 @@ def evaluate_plain(
         definition = opset.get(node)
         with np.errstate(all="ignore"):
             if definition.compute_body is not None:
-                results = definition.compute_body(node, given, dtype_of, lambda _tensor: None)
+                results = definition.compute_body(node, given, dtype_of, lambda _tensor: None, None)
             else:
                 results = definition.compute(node, given, [dtype_of(tensor) for tensor in node.outputs])
         for tensor, result in zip(node.outputs, results, strict=False):
             if result is not None:
-                values[tensor] = np.asarray(result)
+                values[tensor] = settled(np.asarray(result), dtype_of(tensor))
                 if see is not None:
                     see(tensor, values[tensor])
         left.subtract(tensor for tensor in node.inputs if tensor is not None)

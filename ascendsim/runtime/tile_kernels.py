@@ -17,7 +17,7 @@ from ascendsim.core.errors import SimulationError
 from ascendsim.core.formats import Format, ceil_div
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.isa.notes import Arrays, Kernel, Part, as_matrix, from_matrix
-from ascendsim.ops.shared.common import finish
+from ascendsim.ops.shared.common import rounded_within
 from ascendsim.opset import OpSet
 from ascendsim.runtime.device_memory import DeviceMemory
 
@@ -49,7 +49,8 @@ class TileKernels:
         known: dict[str, Array] = {}
         for part, array in zip(kernel.sources, arrays, strict=True):
             tensor = self._tensor(part.region) if part.region else self._nodes[0].output
-            known[tensor.name] = finish(self._given(kernel, part, array, tensor), self._dtype_of(tensor))
+            dtype = self._dtype_of(tensor)
+            known[tensor.name] = rounded_within(self._given(kernel, part, array, tensor), dtype)
         with np.errstate(all="ignore"):
             made = self._made(like, known)
         if kernel.under:
@@ -117,11 +118,11 @@ class TileKernels:
         inputs = [None if one is None else self._made(one, known) for one in node.inputs]
         definition = self._opset.get(node)
         if definition.compute_body is not None:
-            results = definition.compute_body(node, inputs, self._dtype_of, lambda _: None)
+            results = definition.compute_body(node, inputs, self._dtype_of, lambda _: None, None)
         else:
             results = definition.compute(node, inputs, [self._dtype_of(one) for one in node.outputs])
         for one, result in zip(node.outputs, results, strict=False):
-            known[one.name] = finish(np.asarray(result), self._dtype_of(one))
+            known[one.name] = rounded_within(np.asarray(result), self._dtype_of(one))
         return known[tensor.name]
 
 

@@ -148,6 +148,7 @@ class Tiles:
             outside,
             TileKernels(nodes, self._opset, memory, named),
             TileMoves(nodes[0], copies, self._opset, memory, named),
+            memory.saturates,
         )
         for group in task.groups:
             for origin in group.origins:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import saturates
 from ascendsim.graph.composites import body_of, is_composite
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
-from ascendsim.ops.shared.common import as_float32, finish
-from ascendsim.ops.shared.magnitudes import Magnitudes, magnitudes
+from ascendsim.ops.shared.common import as_float32, finish, settled
+from ascendsim.ops.shared.magnitudes import ROUNDS_OUT, Magnitudes, left_float16, magnitudes
 from ascendsim.opset import OpSet
 from ascendsim.opset.facts import Kind as OperatorKind
 from ascendsim.runtime.numerics import Finding, Kind, Numerics, Range
@@ -28,8 +29,6 @@ DTypeOf = Callable[[Tensor], "np.dtype[Any]"]
 Arrays = Sequence["Array | None"]
 
 WHOLE16 = 2048  # up to here float16 holds every whole number
-# What rounds beyond float16's last number: half a step above it.
-_ROUNDS_OUT = 65520.0
 
 
 @dataclass(slots=True)
@@ -63,6 +62,9 @@ class Watch:
         self._prefix, self._dtype_of = prefix, dtype_of
         earlier = tuple(self._open.values()) or (self._outside,)
         self._causes = {name: earlier for name, array in arrays.items() if not _finite(array)}
+        if not prefix:  # inputs of pieces are results of others
+            for name, array in arrays.items():
+                self._input(graph.tensors[name], array)
         for tensor in graph.constants:
             if dtype_of(tensor) == np.float16 and any(
                 self._reckons(node, port) for node, port in tensor.uses
@@ -74,8 +76,22 @@ class Watch:
         facts = self._opset.get(node).facts
         return port not in facts.operands and facts.kind is not OperatorKind.MOVEMENT
 
-    def node(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> None:
-        """An operator has been computed and its inputs still hold their values."""
+    def node(
+        self,
+        node: Node,
+        inputs: Arrays,
+        results: Sequence[Any],
+        inside: Mapping[Node, Magnitudes] | None = None,
+    ) -> None:
+        """An operator has been computed and its inputs still hold their values.
+
+        Args:
+            node: The operator.
+            inputs: As it had them.
+            results: As it made them: infinities and NaN stand where the chip may saturate.
+            inside: What the results of a composite's operators held before they were saturated; None where
+                nothing saturates, so that its own results show it.
+        """
         if self._moves(node, inputs, results):
             return
         held = [None if result is None else magnitudes(np.asarray(result)) for result in results]
@@ -85,7 +101,12 @@ class Watch:
             for tensor, seen in zip(node.outputs, held, strict=False)
             if seen is not None and not seen.finite
         ]
-        if bad and is_composite(node) and not _overlap(inputs, results):
+        if inside and left_float16(inside, self._dtype_of):
+            if _overlap(inputs, results):
+                self._from_what_was_seen(body_of(node).topological(), inside, self._dtype_of)
+            else:
+                self._body(node, inputs)
+        elif bad and is_composite(node) and not _overlap(inputs, results):
             self._body(node, inputs)
         elif bad:
             self._not_finite(node, inputs, results, bad)
@@ -110,12 +131,8 @@ class Watch:
             node = tensor.producer
             if node is not None and node not in held and (found := magnitudes(result)) is not None:
                 held[node] = found
-        if any(
-            not item.finite
-            or item.flushed
-            or item.suspicious
-            or (item.largest >= _ROUNDS_OUT and dtype_of(node.output) == np.float16)
-            for node, item in held.items()
+        if any(not item.finite or item.flushed or item.suspicious for item in held.values()) or left_float16(
+            held, dtype_of
         ):
             if _overlap(list(arrays.values()), list(results.values())):
                 self._from_what_was_seen(nodes, held, dtype_of)
@@ -274,6 +291,26 @@ class Watch:
                           tensor.elements)  # fmt: skip
         self._open.setdefault((self._prefix + tensor.name, "saturated"), _Open(finding))
 
+    def _input(self, tensor: Tensor, array: Array) -> None:
+        """Numbers of the user beyond float16, in which the device has them."""
+        dtype = self._dtype_of(tensor)
+        seen = magnitudes(array) if dtype == np.float16 else None
+        if seen is None or (seen.largest < ROUNDS_OUT and seen.finite) or array.size == 0:
+            return
+        with np.errstate(invalid="ignore"):
+            sizes = np.abs(array)
+        known = sizes[np.isfinite(sizes)]
+        largest, limit = float(known.max(initial=0)), limit_of(dtype)
+        kind: Kind = "overflow" if largest >= ROUNDS_OUT else "saturated"
+        if kind == "saturated" and not saturates(dtype):
+            return  # infinities and NaN go in as they are
+        lost = int((~(sizes < ROUNDS_OUT)).sum()) if saturates(dtype) else int((known >= ROUNDS_OUT).sum())
+        finding = Finding(tensor.name, "Data", kind, dtype.name, largest if kind == "overflow" else math.inf,
+                          limit, lost, tensor.elements, saturates=saturates(dtype))  # fmt: skip
+        found = self._open.setdefault((tensor.name, kind), _Open(finding))
+        if kind == "overflow" and not saturates(dtype):
+            self._causes[tensor.name] = (found,)
+
     def _found(
         self,
         node: Node,
@@ -297,8 +334,9 @@ class Watch:
             )
             return known
         sources = tuple(node.origin.get("source_names", (node.name,)))
+        ends = kind in ("overflow", "infinite") and any(map(saturates, map(self._dtype_of, node.outputs)))
         finding = Finding(name, node.op_type, kind, dtype.name, largest, limit, count, elements,
-                          sources=sources)  # fmt: skip
+                          sources=sources, saturates=ends and dtype == np.float16)  # fmt: skip
         return self._open.setdefault((name, kind), _Open(finding))
 
     def _in_float32(self, node: Node, inputs: Arrays, results: Sequence[Any]) -> Sequence[Any] | None:
@@ -326,7 +364,8 @@ class Watch:
                 self._causes[inner.name] = self._causes[tensor.name]
         for tensor in body.constants:
             if tensor.constant is not None:
-                arrays[tensor] = finish(tensor.constant.array(), self._dtype_of(tensor))
+                dtype = self._dtype_of(tensor)
+                arrays[tensor] = settled(finish(tensor.constant.array(), dtype), dtype)
         self._one_by_one(body.topological(), arrays, self._dtype_of)
         for outer, inner in zip(node.outputs, body.outputs, strict=True):
             self._causes[outer.name] = self._causes_of(inner)
@@ -355,12 +394,16 @@ class Watch:
             if item.flushed:
                 least = float(np.finfo(np.float16).smallest_subnormal)
                 self._found(node, "flushed", dtype, 0.0, least, (item.flushed, node.output.elements))
-            if item.finite and (dtype != np.float16 or item.largest < _ROUNDS_OUT):
+            if item.finite and (dtype != np.float16 or item.largest < ROUNDS_OUT):
+                continue
+            if saturates(dtype):  # each operator's own: what it read was finite
+                kind: Kind = "overflow" if item.finite else "infinite"
+                self._found(node, kind, dtype, item.largest, limit, (1, node.output.elements))
                 continue
             for cause in causes:
                 cause.after[self._name(node)] = None
             if not causes:
-                kind: Kind = "overflow" if item.finite else "infinite"
+                kind = "overflow" if item.finite else "infinite"
                 causes = (self._found(node, kind, dtype, item.largest, limit, (1, node.output.elements)),)
             self._causes[node.output.name] = causes
 
@@ -372,7 +415,7 @@ class Watch:
                 results = self._opset.get(node).compute(node, given, [dtype_of(t) for t in node.outputs])
             self.node(node, given, results)
             values.update(
-                (tensor, np.asarray(result))
+                (tensor, settled(np.asarray(result), dtype_of(tensor)))
                 for tensor, result in zip(node.outputs, results, strict=False)
                 if result is not None
             )

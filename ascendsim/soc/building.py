@@ -12,7 +12,7 @@ from ascendsim.core.hints import hints_of
 from ascendsim.core.units import parse_number, parse_size
 from ascendsim.soc.figures import ChipFile, Figure
 from ascendsim.soc.schema import Field, Value, check_type, field_of, needed_keys, schema
-from ascendsim.soc.spec import EVEN_PRODUCTS, SocSpec
+from ascendsim.soc.spec import EVEN_PRODUCTS, OVERFLOW_MODES, SocSpec
 
 _USER = "set by the user"
 ONE_CLOCK = "one clock: "  # how the source of a vector unit's clock begins where it is that of the core
@@ -121,7 +121,9 @@ def _build(owner: type, prefix: str, values: Mapping[str, Value], records: Mappi
                 }
             else:
                 empty = (
-                    None if rule.optional else {"int": 0, "float": 0.0, "bool": False, "str": ""}[rule.kind]
+                    None
+                    if rule.optional
+                    else {"int": 0, "float": 0.0, "bool": False, "str": "", "strings": ()}[rule.kind]
                 )
                 filled[field.name] = values.get(key, empty)
     return owner(**filled)
@@ -145,6 +147,10 @@ def _check(spec: SocSpec, where: str) -> None:
     for key, share in shares.items():
         if share > 1:
             raise SocError(f"{where}: key {key}", "must not be above 1", share)
+    for mode in spec.arithmetic.overflow:
+        if mode not in OVERFLOW_MODES:
+            words, remedy = " or ".join(map(repr, OVERFLOW_MODES)), suggest(mode, OVERFLOW_MODES)
+            raise SocError(f"{where}: key arithmetic.overflow", f"must name {words}", repr(mode), remedy)
     rule = spec.kernels.even_products
     if rule not in EVEN_PRODUCTS:
         words = ", ".join(map(repr, EVEN_PRODUCTS))

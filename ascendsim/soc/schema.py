@@ -151,7 +151,8 @@ def check_type(value: Any, field: Field, where: str, key: str) -> Value:
     if field.kind == "strings":
         if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
             return tuple(value)
-        raise SocError(subject, "must be a list of element types", repr(value))
+        rule = "must be a list of element types" if field.table else "must be a list of words"
+        raise SocError(subject, rule, repr(value))
     if field.kind == "bool" or field.kind == "str":
         if type(value).__name__ == field.kind:
             return value  # type: ignore[no-any-return]

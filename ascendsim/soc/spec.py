@@ -17,6 +17,7 @@ from ascendsim.core.keys import key_of
 from ascendsim.core.table import Table
 
 COLUMNS, QUICKEST = "columns", "quickest"
+OVERFLOW_MODES = INF_NAN, SATURATION = "inf_nan", "saturation"  # of `ArithmeticSpec.overflow`
 EVEN_PRODUCTS = ("", COLUMNS, QUICKEST)  # of `KernelSpec.even_products`
 
 
@@ -59,6 +60,15 @@ class VectorSpec:
     bank_groups: int | None
     bank_conflict_cycles: float  # extra cycles per repeat for each further turn of a bank group
     write_conflict_cycles: float  # the same when a bank is read and written
+
+
+@dataclass(frozen=True, slots=True)
+class ArithmeticSpec:
+    """What becomes of numbers that leave their type."""
+
+    # modes of float16 that the chip has, the default first (`soc.arithmetic`): "inf_nan", as IEEE 754 has it,
+    # and "saturation", where overflow gives the last number of the type and NaN is 0
+    overflow: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +324,7 @@ class SocSpec:
     vector_frequency_mhz: int
     cube: CubeSpec
     vector: VectorSpec
+    arithmetic: ArithmeticSpec
     buffers: BufferSpec
     ports: PortSpec
     dma: DmaSpec
@@ -344,6 +355,7 @@ class SocSpec:
             ("L1, UB", memories, "buffers.ub"),
             ("L2", f"{(self.l2.size or 0) / 2**20:g} MiB", "l2.size"),
             ("global memory", f"{self.dram.read_gb_per_s:g} GB/s", "dram.read_gb_per_s"),
+            ("overflow", " or ".join(self.arithmetic.overflow), "arithmetic.overflow"),
             ("changed", ", ".join(changes) or "nothing", None),
             ("assumed", f"{len(self.assumed)} figures, see .assumed", None),
         )

@@ -29,6 +29,7 @@ _CHOSEN = ("soc", "batch", "shapes", "fusion", "schedule")
 # options of `compile` whose value is no plain data, or names a file that no key of a result knows
 _NOT_HERE = frozenset(("passes", "operators", "save_graphs", *NESTED, "keep_dtype", "modify_mixlist"))
 _NOT_HERE |= {"op_precision_mode", "fusion_switch_file", "insert_op_conf"}
+_NOT_HERE |= {"inf_nan_mode_enable"}  # changes values, no time
 _NOT_HERE |= {"dynamic_batch_size", "dynamic_image_size", "dynamic_dims"}
 
 

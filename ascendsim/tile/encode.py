@@ -7,6 +7,7 @@ of `Effect.boxes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,33 @@ from ascendsim_kernels.tile_memory import Type
 from ascendsim_kernels.tile_run import FORM, Code
 
 Row = NDArray[np.int64]
-Memory = Callable[[Box], int]  # number of the memory that a box lies in
 TYPES = {dtype: int(Type[dtype.name]) for dtype in DType if dtype.name in Type.__members__}
 _WORD = (1 << 64) - 1
 
 
-def encode(effect: Effect | None, memory: Memory) -> Row:
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where boxes lie and which types their elements have.
+
+    Attributes:
+        number: Of the memory that a box lies in.
+        types: Codes of element types.
+    """
+
+    number: Callable[[Box], int]
+    types: Mapping[DType, int]
+
+    def __call__(self, box: Box) -> int:
+        return self.number(box)
+
+
+def encode(effect: Effect | None, number: Callable[[Box], int], saturates: bool = False) -> Row:
     """The parameters of a form; None is one without an effect on memory.
 
     Args:
         effect: What it does.
-        memory: Finds the memory of a box.
+        number: Finds the memory of a box.
+        saturates: Whether float16 saturates.
 
     Raises:
         CompileError: The evaluator does not know its kind.
@@ -53,7 +70,8 @@ def encode(effect: Effect | None, memory: Memory) -> Row:
         raise CompileError(
             f"effect of kind {effect.kind!r}", "has no values", remedy=suggest(effect.kind, ENCODERS)
         )
-    write(effect, row, memory)
+    types = {**TYPES, DType.FLOAT16: int(Type.SATURATING_FLOAT16)} if saturates else TYPES
+    write(effect, row, Memory(number, types))
     return row
 
 
@@ -72,7 +90,7 @@ def _copy(effect: Effect, row: Row, memory: Memory) -> None:
     row[c.PAD], row[c.PAD_BYTES] = _signed(effect.parameter("pad")), effect.parameter("pad_bytes")
     if effect.parameter("atomic"):
         row[0] = Code.MERGE
-        row[a.TYPE], row[a.OP] = TYPES[target.dtype], effect.parameter("atomic")
+        row[a.TYPE], row[a.OP] = memory.types[target.dtype], effect.parameter("atomic")
 
 
 def _nd2nz(effect: Effect, row: Row, memory: Memory) -> None:
@@ -109,7 +127,7 @@ def _mmad(effect: Effect, row: Row, memory: Memory) -> None:
     row[u.TARGET], row[u.A], row[u.B] = memory(effect.writes[0]), memory(left), memory(right)
     row[u.BIAS] = memory(effect.reads[2]) if len(effect.reads) > 2 else -1
     row[u.M], row[u.K], row[u.N] = (effect.parameter(name) for name in "mkn")
-    row[u.TYPE], row[u.FRESH] = TYPES[left.dtype], effect.parameter("fresh")
+    row[u.TYPE], row[u.FRESH] = memory.types[left.dtype], effect.parameter("fresh")
 
 
 def _fixpipe(effect: Effect, row: Row, memory: Memory) -> None:
@@ -117,7 +135,7 @@ def _fixpipe(effect: Effect, row: Row, memory: Memory) -> None:
     row[0] = Code.FIXPIPE
     row[f.TARGET], row[f.SOURCE] = memory(target), memory(source)
     row[f.SCALES] = memory(effect.reads[1]) if len(effect.reads) > 1 else -1
-    row[f.TO_TYPE], row[f.OF_TYPE] = TYPES[target.dtype], TYPES[source.dtype]
+    row[f.TO_TYPE], row[f.OF_TYPE] = memory.types[target.dtype], memory.types[source.dtype]
     row[f.ROWS], row[f.COLUMNS], row[f.IN_ROWS] = (effect.parameter(name) for name in ("m", "n", "rows"))
     (row[f.MATRICES], row[f.FROM_MATRIX]), (_, row[f.FROM_BLOCK]) = source.dims[:2]
     (_, row[f.TO_MATRIX]), (_, row[f.TO_STEP]) = target.dims[:2]
@@ -128,7 +146,7 @@ def _fixpipe(effect: Effect, row: Row, memory: Memory) -> None:
 
 def _operand(row: Row, number: int, box: Box, memory: Memory) -> None:
     start = v.OPERANDS + number * v.WIDTH
-    row[start + v.MEMORY], row[start + v.TYPE] = memory(box), TYPES[box.dtype]
+    row[start + v.MEMORY], row[start + v.TYPE] = memory(box), memory.types[box.dtype]
     if len(box.dims) == 3:
         row[start + v.REPEAT_STEP], row[start + v.BLOCK_STEP] = box.dims[0][1], box.dims[1][1]
 

@@ -57,9 +57,11 @@ class CoreMemory:
     Args:
         soc: The chip.
         outside: Global memory.
+        saturates: Whether float16 saturates on it.
     """
 
-    def __init__(self, soc: SocSpec, outside: GlobalMemory) -> None:
+    def __init__(self, soc: SocSpec, outside: GlobalMemory, saturates: bool = False) -> None:
+        self.saturates = saturates
         sizes = [capacity(soc, buffer) for buffer in ON_CHIP]
         self._bytes = [np.full(size // 8 + 8, -1, np.int64) for size in sizes]
         self._defined = [np.zeros(size // 32 + 2, np.uint32) for size in sizes]
@@ -162,7 +164,9 @@ class Evaluator:
         """Executes rows: numbers of forms, and values one row behind the other."""
         known = len(self._parameters)
         if len(self.forms) > known:
-            new = [encode(form.effect, self.memory.number) for form in self.forms[known:]]
+            new = [
+                encode(form.effect, self.memory.number, self.memory.saturates) for form in self.forms[known:]
+            ]
             self._parameters = np.concatenate([self._parameters, np.stack(new)])
         widths = np.array([form.width for form in self.forms], np.int64)
         addresses = np.array([form.addresses for form in self.forms], np.int64)

@@ -23,6 +23,7 @@ from ascendsim.isa.walk import in_order
 from ascendsim.soc.spec import SocSpec
 from ascendsim.tile.evaluate import CoreMemory, Evaluator, GlobalMemory
 from ascendsim.tile.findings import Findings
+from ascendsim_kernels.half import saturate
 
 Compute: TypeAlias = Callable[[Kernel, Arrays], NDArray[Any]]
 Carrier: TypeAlias = Callable[[Carry], Sequence[Row | Call]]
@@ -44,14 +45,23 @@ class NotedTask:
         regions: Global memory.
         compute: The operators' kernels.
         carry: Says how elements are carried.
+        saturates: Whether float16 saturates in this run.
 
     Attributes:
         timed, moved: Bytes between global memory and the chip, as instructions are timed and as they are
             moved.
     """
 
-    def __init__(self, soc: SocSpec, regions: GlobalMemory, compute: Compute, carry: Carrier) -> None:
+    def __init__(
+        self,
+        soc: SocSpec,
+        regions: GlobalMemory,
+        compute: Compute,
+        carry: Carrier,
+        saturates: bool = False,
+    ) -> None:
         self._soc, self._regions, self._compute, self._carry = soc, regions, compute, carry
+        self._saturates = saturates
         self.timed = self.moved = 0
         self._forms: list[Form] = []
         self._known: dict[int, Form] = {}  # by the effect's identity; forms keep effects alive
@@ -69,7 +79,7 @@ class NotedTask:
                 written.
         """
         findings = Findings()
-        memory = CoreMemory(self._soc, self._regions)
+        memory = CoreMemory(self._soc, self._regions, self._saturates)
         evaluator = Evaluator(memory, self._forms, self._blocks, findings)
         places = {allocation.name: allocation for allocation in block.allocations}
         rows: list[int] = []
@@ -138,7 +148,9 @@ class NotedTask:
         else:
             made, writes = [self._compute(item, arrays)], (item.target.box,)
         for box, array in zip(writes, made, strict=True):
-            memory.array(box)[...] = array
+            memory.array(box)[...] = (
+                saturate(array) if memory.saturates and array.dtype == np.float16 else array
+            )
             memory.define(box)
 
 

@@ -91,7 +91,7 @@ class DeviceGraph:
         model = self._model
         values: Any = self._values
         if self._memory is None:
-            self._memory = DeviceMemory(model.graph, model.program.memory, values)
+            self._memory = DeviceMemory(model.graph, model.program.memory, values, model.float16)
             self._opset = self._with_draws(drawn)
         self._drawn = drawn
         assert self._opset is not None

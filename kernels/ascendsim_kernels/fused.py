@@ -34,10 +34,17 @@ class Kind(IntEnum):
     BINARY = 2  # target = op(first, second), op of `Binary`
     COMPARE = 3  # target = 1 where op(first, second), else 0; op of `Compare`
     SELECT = 4  # target = second where first is not 0, else third
-    ROUND = 5  # target = first, rounded to float16
+    ROUND = 5  # target = first, rounded to float16; op of `Overflow`
     CUBE = 6  # target = (first * first) * first
     TRUTH = 7  # target = 1 where first is not 0, else 0
     COPY = 8
+
+
+class Overflow(IntEnum):
+    """What becomes of a result beyond float16."""
+
+    INFINITE = 0
+    SATURATE = 1  # it is the last number, and NaN is 0
 
 
 class Compare(IntEnum):
@@ -55,6 +62,7 @@ class Compare(IntEnum):
 
 _PLAIN, _CURVED, _BINARY, _COMPARE, _SELECT, _ROUND, _CUBE, _TRUTH, _COPY = (int(kind) for kind in Kind)
 _EQUAL, _GREATER, _GREATER_EQUAL, _LESS, _LESS_EQUAL, _AND, _OR, _XOR = (int(op) for op in Compare)
+_SATURATE, _LAST = int(Overflow.SATURATE), np.float32(65504)
 _NO_SIGN = np.int32(0x7FFFFFFF)
 _TO_ZERO = np.int32(0x33000000)  # 2^-25, half of float16's smallest number: a tie that goes to zero
 _HALF, _SINGLE, _BOOL = 0, 1, 2  # element types of arrays in memory
@@ -211,6 +219,14 @@ def _round(x: Any, bits: Any, target: Any, n: Any, seen: Any) -> None:
 
 
 @kernel
+def _saturate(target: Any, n: Any) -> None:
+    """Numbers that were rounded to float16, where it saturates."""
+    for i in range(n):
+        v = target[i]
+        target[i] = min(max(v, -_LAST), _LAST) if v == v else ZERO
+
+
+@kernel
 def _interpret(
     code: Any,
     numbers: Any,
@@ -245,6 +261,8 @@ def _interpret(
                 _compare(op, x, y, target, n)
             elif kind == _ROUND:
                 _round(x, bits[code[k, 3]], target, n, seen[k])
+                if op == _SATURATE:
+                    _saturate(target, n)
             else:
                 _other(kind, x, y, z, target, n)
         for k in range(stores.shape[0]):
@@ -256,7 +274,7 @@ class Instruction:
     """One instruction: registers by number; an instruction's target is none of its sources.
 
     Attributes:
-        op: Number in `Unary`, `Binary` or `Compare`; 0 where the kind says all.
+        op: Number in `Unary`, `Binary`, `Compare` or `Overflow`; 0 where the kind says all.
         a, b: Parameters of unary functions.
     """
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from ascendsim_kernels.jit import kernel
 
+_NO_SIGN, _INFINITE, _ONE, _ZERO = np.uint16(0x7FFF), np.uint16(0x7C00), np.uint16(1), np.uint16(0)
+
 
 @intrinsic
 def half_to_float(_context: Any, _bits: Any) -> Any:
@@ -48,6 +50,30 @@ def _widen(source: Any, target: Any) -> None:
 def _narrow(source: Any, target: Any) -> None:
     for i in range(source.size):
         target[i] = float_to_half(source[i])
+
+
+@kernel
+def saturated_bits(bits: Any) -> Any:
+    """Bits of a float16 that saturates: infinity is the last number, NaN is 0 (jitted code only)."""
+    size = bits & _NO_SIGN
+    return bits if size < _INFINITE else (np.uint16(bits - _ONE) if size == _INFINITE else _ZERO)
+
+
+@kernel
+def _saturate(bits: Any) -> None:
+    for i in range(bits.size):
+        bits[i] = saturated_bits(bits[i])
+
+
+def saturate(array: NDArray[np.float16]) -> NDArray[np.float16]:
+    """A copy of a float16 array of any shape in which infinities are the last number and NaN is 0.
+
+    >>> saturate(np.array([1, np.inf, -np.inf, np.nan], np.float16)).tolist()
+    [1.0, 65504.0, -65504.0, 0.0]
+    """
+    made = np.array(array, np.float16, order="C")
+    _saturate(made.view(np.uint16).reshape(-1))
+    return made
 
 
 def widen(array: NDArray[np.float16]) -> NDArray[np.float32]:

@@ -33,6 +33,7 @@ def _softmax_rows(
     lanes: Any,
     peaks: Any,
     in_order: Any,
+    most: Any,
 ) -> None:
     whole = cols // _LANES * _LANES
     apart = 0 if in_order else whole  # elements that go to partial sums
@@ -69,7 +70,7 @@ def _softmax_rows(
         total = lanes[0]
         for lane in range(1, _LANES):
             total += lanes[lane]
-        divisor = load(store(total, y[0]))
+        divisor = load(store(most if total > most else total, y[0]))
         if logarithm:
             shift = load(store(np.log(np.float64(divisor)), y[0]))
             for i in range(cols):
@@ -79,9 +80,9 @@ def _softmax_rows(
                 target[i] = store(powers[i] / divisor, y[0])
 
 
-def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[Any]:
+def softmax(array: NDArray[Any], axis: int, logarithm: bool = False, most: float = np.inf) -> NDArray[Any]:
     """e^(x - max) / sum e^(x - max) along an axis, or its logarithm, in the array's type (float32 or
-    float16).
+    float16); the sum is at most `most`, where it saturates.
     """
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
@@ -92,5 +93,6 @@ def softmax(array: NDArray[Any], axis: int, logarithm: bool = False) -> NDArray[
     work, powers = np.empty((2, cols), np.float32)
     lanes, peaks = np.empty(_LANES, np.float64), np.empty(_LANES, np.float32)
     in_order = math.prod(array.shape[axis % array.ndim + 1 :]) > 1  # as `reduce` folds what is not contiguous
-    _softmax_rows(x, y, moved.size // cols, cols, logarithm, work, powers, lanes, peaks, in_order)
+    rows = moved.size // cols
+    _softmax_rows(x, y, rows, cols, logarithm, work, powers, lanes, peaks, in_order, np.float64(most))
     return np.ascontiguousarray(np.moveaxis(result, -1, axis))

@@ -68,7 +68,7 @@ def round_bits(value: Any, code: Any, mode: Any) -> Any:
     """A float64 rounded to the significand of a narrower floating-point type."""
     if value == 0 or value != value or abs(value) == np.inf:
         return value
-    digits, least = (24, -126) if code == F32 else ((11, -14) if code == F16 else (8, -126))
+    digits, least = (24, -126) if code == F32 else ((11, -14) if code <= F16 else (8, -126))
     _, exponent = math.frexp(value)
     unit = 2.0 ** (max(exponent - 1, least) - digits + 1)
     scaled = value / unit

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from ascendsim_kernels.half import half_to_float
+from ascendsim_kernels.half import half_to_float, saturated_bits
 from ascendsim_kernels.jit import kernel
 from ascendsim_kernels.tile_memory import (
     BF16,
@@ -20,6 +20,7 @@ from ascendsim_kernels.tile_memory import (
     F16,
     F32,
     I8,
+    SAT16,
     all_defined,
     element_bytes,
     float_of,
@@ -90,6 +91,10 @@ def _convert(address: Any, code: Any, target: Any, at: Any, count: Any) -> None:
         halves = carray(pointer_u16(address), count)
         for i in range(count):
             target[at + i] = half_to_float(halves[i])
+    elif code == SAT16:
+        given = carray(pointer_u16(address), count)
+        for i in range(count):
+            target[at + i] = half_to_float(saturated_bits(given[i]))
     elif code == BF16:
         brains = carray(pointer_u16(address), count)
         for i in range(count):

@@ -16,13 +16,14 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
-from ascendsim_kernels.half import float_to_half, half_to_float
+from ascendsim_kernels.half import float_to_half, half_to_float, saturated_bits
 from ascendsim_kernels.jit import kernel
 
 
 class Type(IntEnum):
-    """Element types as jitted code knows them."""
+    """Element types as jitted code knows them; floating-point ones come up to BFLOAT16."""
 
+    SATURATING_FLOAT16 = -1  # of chips on which numbers beyond float16 are its last number, and NaN is 0
     FLOAT16 = 0
     FLOAT32 = 1
     BFLOAT16 = 2
@@ -36,7 +37,7 @@ class Type(IntEnum):
     UINT64 = 10
 
 
-F16, F32, BF16, I8, U8, I16, U16, I32, U32, I64, U64 = (int(code) for code in Type)
+SAT16, F16, F32, BF16, I8, U8, I16, U16, I32, U32, I64, U64 = (int(code) for code in Type)
 BYTES, BITS, SIZE = 0, 1, 2  # columns of the table of memories
 BLOCK = 32  # bytes whose definedness one word holds
 FULL = np.uint32(0xFFFFFFFF)
@@ -127,6 +128,10 @@ def load_floats(address: Any, code: Any, target: Any, start: Any, count: Any) ->
         halves = carray(pointer_u16(address), count)
         for i in range(count):
             out[i] = half_to_float(halves[i])
+    elif code == SAT16:
+        given = carray(pointer_u16(address), count)
+        for i in range(count):
+            out[i] = half_to_float(saturated_bits(given[i]))
     else:
         brains = carray(pointer_u16(address), count)
         for i in range(count):
@@ -145,6 +150,10 @@ def store_floats(address: Any, code: Any, source: Any, start: Any, count: Any) -
         halves = carray(pointer_u16(address), count)
         for i in range(count):
             halves[i] = float_to_half(given[i])
+    elif code == SAT16:
+        stored = carray(pointer_u16(address), count)
+        for i in range(count):
+            stored[i] = saturated_bits(float_to_half(given[i]))
     else:
         brains = carray(pointer_u16(address), count)
         for i in range(count):

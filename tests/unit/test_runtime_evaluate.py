@@ -235,7 +235,7 @@ def test_a_large_operator_of_several_is_computed_by_itself(monkeypatch: pytest.M
         def get(self, node: Node) -> Any:
             definition = known.get(node)
 
-            def body(one: Node, arrays: Any, dtype_of: Any, place_of: Any) -> Any:
+            def body(one: Node, arrays: Any, dtype_of: Any, place_of: Any, seen: Any) -> Any:
                 places.append(place_of(one.output) is not None)
                 return definition.compute(one, arrays, [dtype_of(one.output)])
 

@@ -27,6 +27,8 @@ from ascendsim.ops.shared.common import (
     finish,
     make_steps,
     on_ai_cpu,
+    own_type,
+    rounded_within,
     runs_on_ai_core,
     with_numpy,
 )
@@ -190,7 +192,7 @@ def _split(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]) -
                 wide = wide / np.sqrt(np.mean(wide * wide, axis=-1, keepdims=True) + epsilon)
                 wide = wide * as_float32(weight)
                 wide = wide if bias is None else wide + as_float32(bias)
-                heads = as_float32(finish(wide, qkv.dtype))
+                heads = as_float32(rounded_within(wide, own_type(qkv, wanted)))
             turned = heads * angles[0] + partner(heads, "half") * angles[1]
             results.append(finish(turned.reshape(len(qkv), size), wanted[number]))
     return [*results, np.ascontiguousarray(qkv[:, queries + keys :])]

@@ -16,6 +16,8 @@ from ascendsim.graph.composites import DOMAIN, GRAPH_KERNEL, NAME, body_of
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.fused.bounded import run_bounded
 from ascendsim.ops.fused.composite_work import composite_work
+from ascendsim.ops.shared.common import settled
+from ascendsim.ops.shared.magnitudes import Magnitudes
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
 from ascendsim.opset.structure import opaque
@@ -33,6 +35,7 @@ def _compute_body(
     inputs: Sequence[Any],
     dtype_of: Callable[[Tensor], np.dtype[Any]],
     place_of: Callable[[Tensor], Array | None],
+    seen: dict[Node, Magnitudes] | None,
 ) -> Sequence[Any]:
     from ascendsim.ops import default_opset
 
@@ -40,7 +43,7 @@ def _compute_body(
     arrays: dict[Tensor, Array] = dict(zip(body.inputs, inputs, strict=True))
     with np.errstate(all="ignore"):
         arrays.update(
-            (tensor, tensor.constant.array().astype(dtype_of(tensor)))
+            (tensor, settled(tensor.constant.array().astype(dtype_of(tensor)), dtype_of(tensor)))
             for tensor in body.constants
             if tensor.constant is not None
         )
@@ -52,6 +55,7 @@ def _compute_body(
         dtype_of,
         body.outputs,
         place_of=lambda tensor: place_of(outside[tensor]),
+        seen=seen,
     )
     return [results[tensor] for tensor in body.outputs]
 
@@ -71,7 +75,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     def dtype_of(tensor: Tensor) -> np.dtype[Any]:
         return (tensor.element_type if device else tensor.origin_dtype or tensor.element_type).numpy
 
-    return _compute_body(node, inputs, dtype_of, lambda _tensor: None)
+    return _compute_body(node, inputs, dtype_of, lambda _tensor: None, None)
 
 
 def _lower(node: Node, context: LowerContext) -> Work:

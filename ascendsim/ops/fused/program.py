@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import saturates
 from ascendsim.graph.ir import Node, Tensor
 from ascendsim.ops.elementwise.arithmetic import KernelCompute, PairwiseCompute
 from ascendsim.ops.fused.chain_space import RENAMING
@@ -97,8 +98,9 @@ def expression(node: Node, opset: OpSet, dtype_of: DTypeOf) -> Expression | None
         operands, micro = _arithmetic(node, opset, operands, types[0] == out)
     if micro is None:
         return None
+    overflow = "SATURATE" if saturates(dtype_of(node.output)) else "INFINITE"
     rounded = (
-        [Micro("ROUND", sources=(-1,) if micro else (0,))]
+        [Micro("ROUND", overflow, sources=(-1,) if micro else (0,))]
         if out == "float16" and (micro or types[0] == "float32")
         else []
     )

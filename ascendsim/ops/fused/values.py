@@ -15,6 +15,7 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.fused.program import DTypeOf, Expression, Micro, expression, renamed
+from ascendsim.ops.shared.common import settled
 from ascendsim.ops.shared.magnitudes import Magnitudes, magnitudes
 from ascendsim.opset import OpSet
 
@@ -125,7 +126,7 @@ def run_chain(
             seen[unit] = held
         values.update(
             {
-                tensor: np.asarray(result)
+                tensor: settled(np.asarray(result), dtype_of(tensor))
                 for tensor, result in zip(unit.outputs, results, strict=False)
                 if result is not None
             }
@@ -157,10 +158,16 @@ def _run_pass(
     seen: dict[Node, Magnitudes] | None,
 ) -> dict[Tensor, Array]:
     from ascendsim_kernels.elementwise import Unary
-    from ascendsim_kernels.fused import Compare, Instruction, Kind, run_program
+    from ascendsim_kernels.fused import Compare, Instruction, Kind, Overflow, run_program
     from ascendsim_kernels.pairwise import Binary
 
-    numbers: dict[str, Any] = {"PLAIN": Unary, "CURVED": Unary, "BINARY": Binary, "COMPARE": Compare}
+    numbers: dict[str, Any] = {
+        "PLAIN": Unary,
+        "CURVED": Unary,
+        "BINARY": Binary,
+        "COMPARE": Compare,
+        "ROUND": Overflow,
+    }
     made = {node.output for node, _ in unit.nodes}
     kept = [node.output for node, _ in unit.nodes if node.output in wanted]
     registers = _Registers(unit, root, set(kept))

@@ -27,7 +27,7 @@ import numpy as np
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.linear.conv import conv_axes, conv_pattern, conv_shape, convolve_arrays
-from ascendsim.ops.shared.common import as_float32, computing_type, finish
+from ascendsim.ops.shared.common import as_float32, computing_type, finish, own_type, rounded_within
 from ascendsim.ops.shared.cube import convolution_work
 from ascendsim.ops.shared.dims import need_rank
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -131,7 +131,7 @@ def _infer_conv(context: InferContext) -> None:
 
 def _compute_conv(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     """The image is rounded to the weight's type, as L1 holds it; then as for Conv."""
-    image = finish(convert(AippSettings.of(node), inputs[0]), inputs[1].dtype)
+    image = rounded_within(convert(AippSettings.of(node), inputs[0]), own_type(inputs[1], wanted))
     result = convolve_arrays(node, as_float32(image), as_float32(inputs[1]))
     if len(inputs) > 2 and inputs[2] is not None:
         result += as_float32(inputs[2]).reshape(-1, *(1,) * (result.ndim - 2))

@@ -15,7 +15,15 @@ import numpy as np
 
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.linear.activations_recurrent import Activation, activation_steps, activations
-from ascendsim.ops.shared.common import as_float32, computing_type, finish, on_ai_cpu, runs_on_ai_core
+from ascendsim.ops.shared.common import (
+    as_float32,
+    computing_type,
+    finish,
+    on_ai_cpu,
+    own_type,
+    rounded_within,
+    runs_on_ai_core,
+)
 from ascendsim.ops.shared.cube import cube_type
 from ascendsim.ops.shared.dims import need_shape
 from ascendsim.opset import InferContext, Layout, OpDef
@@ -194,7 +202,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     functions = activations(node, DEFAULT_ACTIVATIONS[kind], len(flags))
     clip = node.attr("clip")
     resets_after = bool(node.attr("linear_before_reset", 0)) and kind == "GRU"
-    narrow = inputs[0].dtype if inputs[0].dtype.itemsize == 2 else x.dtype
+    narrow = own_type(inputs[0], wanted) if inputs[0].dtype.itemsize == 2 else x.dtype
     rows = w.shape[1]
     finished = []
     for index, backwards in enumerate(flags):
@@ -210,7 +218,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
             None if peepholes is None else peepholes[index].reshape(3, hidden_size),
             functions[index],
             None if clip is None else float(clip),
-            lambda values: as_float32(finish(values, narrow)),
+            lambda values: as_float32(rounded_within(values, narrow)),
             bool(node.attr("input_forget", 0)),
             resets_after,
         )

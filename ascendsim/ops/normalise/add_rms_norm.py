@@ -41,7 +41,10 @@ from ascendsim.ops.shared.common import (
     finish,
     make_steps,
     on_ai_cpu,
+    own_type,
+    rounded_within,
     runs_on_ai_core,
+    settled,
 )
 from ascendsim.ops.shared.dims import may_equal, need_shape
 from ascendsim.opset import InferContext, OpDef
@@ -147,10 +150,11 @@ def _infer_bytes(context: InferContext, form: _Form, data: Shape | None, gamma: 
 def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
     form = _FORMS[node.op_type]
     given = [*inputs, *(None,) * 8]
-    kind, x = inputs[0].dtype, inputs[0]
+    kind, total = own_type(inputs[0], wanted), inputs[0]
     with np.errstate(all="ignore"):
         if form.added:
-            x = finish(as_float32(x) + as_float32(inputs[1]), kind)
+            total = finish(as_float32(total) + as_float32(inputs[1]), kind)
+        x = settled(total, kind)
         wide = x.astype(np.float64)
         gamma = as_float32(given[form.gamma])
         axes = tuple(range(x.ndim - gamma.ndim, x.ndim))
@@ -158,7 +162,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]
         y = wide * rstd * gamma
         if form.beta is not None and given[form.beta] is not None:
             y = y + as_float32(given[form.beta])
-        y = finish(y, kind)
+        y = rounded_within(y, kind) if form.scales else y
         if not form.scales:
             results: list[Array] = [y, rstd]
         elif form.dynamic:
@@ -166,7 +170,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]
         else:
             results = _by_scales(node, form, y, given)
     if form.sum_at is not None:
-        results.insert(form.sum_at, x)
+        results.insert(form.sum_at, total)
     return [finish(array, dtype) for array, dtype in zip(results, wanted, strict=False)]
 
 

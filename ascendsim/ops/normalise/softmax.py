@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ascendsim.core.dtypes import saturates
 from ascendsim.core.formats import FRACTAL_ROWS, Format, c0
 from ascendsim.graph.ir import Array, Node, Tensor
 from ascendsim.ops.shared.common import (
@@ -61,7 +62,8 @@ def _softmax(logarithm: bool) -> Callable[[Node, Sequence[Any], Sequence[np.dtyp
                 return [finish(_stepwise(array, axis, logarithm) if array.size else array, wanted[0])]
         from ascendsim_kernels.softmax import softmax
 
-        return [finish(softmax(array, axis, logarithm), wanted[0])]
+        most = 65504.0 if saturates(wanted[0]) else np.inf
+        return [finish(softmax(array, axis, logarithm, most), wanted[0])]
 
     return compute
 

@@ -21,7 +21,7 @@ from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.quant.checks import check_step
 from ascendsim.ops.quant.staged_weights import product_of_staged
 from ascendsim.ops.shared.bursts import fill_work
-from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
+from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu, own_type, rounded_within
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -93,7 +93,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     else:
         middle = _weights(zeros.reshape(n, -1), bits)[:, :blocks, None].astype(np.float32)
     real = (whole - middle) * as_float32(scales).reshape(n, blocks, 1)
-    halves = as_float32(finish(real.reshape(n, -1)[:, :k], a.dtype))
+    halves = as_float32(rounded_within(real.reshape(n, -1)[:, :k], own_type(a, wanted)))
     result = np.matmul(as_float32(a), halves.T)
     if bias is not None:
         result = result + as_float32(bias).reshape(-1)

@@ -29,7 +29,14 @@ from ascendsim.ops.quant.checks import check_step
 from ascendsim.ops.quant.quantize import saturated
 from ascendsim.ops.quant.staged_weights import product_of_staged
 from ascendsim.ops.shared.bursts import fill_work
-from ascendsim.ops.shared.common import as_float32, broadcast_shapes, finish, on_ai_cpu
+from ascendsim.ops.shared.common import (
+    as_float32,
+    broadcast_shapes,
+    finish,
+    on_ai_cpu,
+    own_type,
+    rounded_within,
+)
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision
@@ -295,7 +302,7 @@ def _compute_weight(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype
         if parameter is not None:
             spread = _spread(node, scale_values(parameter), k, n)
             real = real + spread if add else real * spread
-    real = as_float32(finish(real, x.dtype))
+    real = as_float32(rounded_within(real, own_type(x, wanted)))
     result = np.matmul(as_float32(_operand(node, x, "transpose_x")), real)
     if bias is not None:
         result = result + as_float32(bias).reshape(-1)

@@ -19,6 +19,7 @@ import numpy as np
 
 from ascendsim.core.dtypes import DType
 from ascendsim.graph.ir import Array, Dim, Node, Shape
+from ascendsim.ops.shared.common import settled
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext
 from ascendsim.opset.attention import Band
@@ -300,7 +301,7 @@ class Steering:
 
 def rounded(array: Array, dtype: np.dtype[Any]) -> Array:
     """Values as the Cube takes them: rounded to the operands' type, held in a wider one."""
-    return array if dtype == array.dtype else array.astype(dtype).astype(array.dtype)
+    return array if dtype == array.dtype else settled(array.astype(dtype), dtype).astype(array.dtype)
 
 
 def follow(scores: Array, peaks: Array, totals: Array, sums: Array) -> Array:

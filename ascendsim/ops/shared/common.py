@@ -12,7 +12,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ascendsim.core.dtypes import DType
+from ascendsim.core.dtypes import DType, saturates
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import FRACTAL_ROWS, REPEAT_BYTES, Format, align, c0
 from ascendsim.graph.ir import Array, Dim, Node, Shape, Tensor
@@ -164,6 +164,32 @@ def finish(array: Array, dtype: np.dtype[Any]) -> Array:
         return narrow(array)
     with np.errstate(all="ignore"):
         return array.astype(dtype)
+
+
+def settled(array: Array, dtype: np.dtype[Any]) -> Array:
+    """A result as the chip keeps it: where its type saturates (`core.dtypes.saturates`), infinities are the
+    last number and NaN is 0. Operators leave that to who runs them, who can see so what would have been.
+    """
+    if not saturates(dtype) or array.dtype != np.float16:
+        return array
+    from ascendsim_kernels.half import saturate
+    from ascendsim_kernels.watch import scan
+
+    if array.size and not math.isfinite(scan(array)[0]):
+        return saturate(array)
+    return array.view(np.float16)  # arrays of NumPy's own type: nobody else has to know of the other
+
+
+def own_type(array: Array, wanted: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """An operand's type, to which an operator rounds on its way to a result: as the wanted types of results
+    have it, which say whether it saturates.
+    """
+    return next((one for one in wanted if one == array.dtype), array.dtype)
+
+
+def rounded_within(array: Array, own: np.dtype[Any]) -> Array:
+    """What an operator rounds on its way to a result, in `own_type`."""
+    return settled(finish(array, own), own)
 
 
 def with_numpy(function: Callable[..., Any]) -> Compute:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ascendsim.graph.ir import Array
+from ascendsim.graph.ir import Array, Node, Tensor
 
 _SCANNED = ("float16", "float32")
 # Zeros are looked into where one element of so many is below the normal range: then more may be zero for its
@@ -40,6 +42,18 @@ class Magnitudes:
             self.suspicious or other.suspicious,
             self.flushed + other.flushed,
         )
+
+
+# What rounds beyond float16's last number: half a step above it.
+ROUNDS_OUT = 65520.0
+
+
+def left_float16(held: Mapping[Node, Magnitudes], dtype_of: Callable[[Tensor], np.dtype[Any]]) -> bool:
+    """Whether one of some operators made what float16 cannot hold."""
+    return any(
+        (not item.finite or item.largest >= ROUNDS_OUT) and dtype_of(node.output) == np.float16
+        for node, item in held.items()
+    )
 
 
 def magnitudes(array: Array) -> Magnitudes | None:

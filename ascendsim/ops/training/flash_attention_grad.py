@@ -30,7 +30,7 @@ from ascendsim.ops.shared.attention import (
     stored,
 )
 from ascendsim.ops.shared.attention_work import attention_grad_work
-from ascendsim.ops.shared.common import as_float32, finish
+from ascendsim.ops.shared.common import as_float32, finish, own_type
 from ascendsim.ops.shared.dims import may_equal
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -66,7 +66,7 @@ def _compute(node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]])
     multiplied; all sums are float32.
     """
     batch, count, shared, queries, keys, _, _ = static_heads(node).static
-    layout, narrow = layout_of(node), inputs[0].dtype
+    layout, narrow = layout_of(node), own_type(inputs[0], wanted)
     q, k, v, dy, result = (
         by_heads(as_float32(inputs[port]), layout, own)
         for port, own in ((0, count), (1, shared), (2, shared), (GRAD, count), (RESULT, count))
