@@ -34,7 +34,7 @@ from ascendsim.isa.program import (
 )
 from ascendsim.machine import run as run_machine
 from ascendsim.soc import SocSpec, load
-from ascendsim.soc.arithmetic import float16_of
+from ascendsim.soc.arithmetic import float16_of, in_mode
 from ascendsim.tile.advice import Timed, advice
 from ascendsim.tile.checker import Checker, CoreChecker
 from ascendsim.tile.crossing import Crossing
@@ -87,9 +87,8 @@ def run_kernel(
         InputError: An argument that cannot be used, or a mode that the chip does not have.
         KernelError: A line of the kernel that breaks a rule.
     """
-    chip = soc if isinstance(soc, SocSpec) else load(soc)
+    chip = in_mode(soc if isinstance(soc, SocSpec) else load(soc), inf_nan_mode_enable)
     number = checked_cores(cores)
-    saturating = saturates(float16_of(chip, inf_nan_mode_enable))
     if isinstance(order, int) and order < 0:
         raise InputError("order", 'must be "program", "late" or a seed of 0 or more', order, "leave it out")
     if STATE.recorder is not None:
@@ -99,9 +98,7 @@ def run_kernel(
         raise InputError("kernel", "is running already", remedy="run one after the other")
     try:
         given, arrays = bind(kernel, args)
-        launch = _Launch(
-            kernel, Context(chip, number, Forms(), limit), arrays, values, order, sync, saturating
-        )
+        launch = _Launch(kernel, Context(chip, number, Forms(), limit), arrays, values, order, sync)
         launch.run(given)
         launch.finish(given)
     finally:
@@ -120,9 +117,8 @@ class _Launch:
         values: bool,
         order: Order = "program",
         sync: str = "auto",
-        saturating: bool = False,
     ) -> None:
-        self.saturating = saturating
+        self.saturates = saturates(float16_of(context.soc))
         self.kernel, self.context, self.arrays, self.values = kernel, context, arrays, values
         self.order, self.manual = order, sync == "manual"
         self.outside = GlobalMemory([(one.region.name, one.array) for one in arrays])
@@ -191,7 +187,7 @@ class _Launch:
         scheduler: Scheduler | None = None
         if self.values:
             evaluator = Evaluator(
-                CoreMemory(self.context.soc, self.outside, self.saturating), forms, core, self.findings
+                CoreMemory(self.context.soc, self.outside, self.saturates), forms, core, self.findings
             )
             # cores that wait for one another have their columns apart: no order of theirs is known beforehand
             whole = self.checker if meeting is None else self.checked()

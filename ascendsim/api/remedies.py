@@ -20,7 +20,7 @@ def numerics_line(seen: Numerics, model: CompiledModel, duration_us: float) -> s
         model: What ran. The price of the remedy is found by compiling and timing it anew.
         duration_us: Time of the run in us of simulated time.
     """
-    if not seen.overflows or seen.overflows[0].kind != "overflow" or seen.overflows[0].op_type == "Data":
+    if not seen.overflows or seen.overflows[0].kind != "overflow":
         return str(seen) if seen.findings else ""
     ways = ["--keep_dtype"]
     if model.planned and model.options.precision_mode == default_of("precision_mode"):

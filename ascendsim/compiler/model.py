@@ -81,7 +81,7 @@ class CompiledModel:
     @property
     def float16(self) -> np.dtype[Any]:
         """The float16 in which it computes, which may saturate (`soc.arithmetic`)."""
-        return float16_of(self.soc, self.options.inf_nan_mode_enable)
+        return float16_of(self.soc)
 
     @property
     def memory(self) -> MemoryReport:

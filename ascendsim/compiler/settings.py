@@ -32,7 +32,7 @@ from ascendsim.passes.precision.forms import forms_of
 from ascendsim.passes.precision.lists import KeepList, MixList, read_keep, read_mix
 from ascendsim.passes.precision.output_type import check_form
 from ascendsim.soc import SocSpec
-from ascendsim.soc.arithmetic import float16_of
+from ascendsim.soc.arithmetic import in_mode
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Settings:
         opset = opset_with(options.operators)
         soc = with_version(_chip(options), options.cann)
         chips.require_runnable(soc)
-        float16_of(soc, options.inf_nan_mode_enable)
+        soc = in_mode(soc, options.inf_nan_mode_enable)
         scheduling = Scheduling.of(
             options.schedule,
             options.enable_single_stream,

@@ -201,6 +201,8 @@ class Watch:
             )
             for cause in causes if "inserted" not in node.origin else ():
                 cause.after[self._name(node)] = None
+            if causes == (self._outside,):
+                self._cut(node, results)
         else:
             causes = (self._overflow(node, inputs, results),)
         self._causes.update((tensor.name, causes) for tensor in bad)
@@ -292,24 +294,21 @@ class Watch:
         self._open.setdefault((self._prefix + tensor.name, "saturated"), _Open(finding))
 
     def _input(self, tensor: Tensor, array: Array) -> None:
-        """Numbers of the user beyond float16, in which the device has them."""
+        """Infinities and NaN of the user in float16, where the chip has none."""
         dtype = self._dtype_of(tensor)
-        seen = magnitudes(array) if dtype == np.float16 else None
-        if seen is None or (seen.largest < ROUNDS_OUT and seen.finite) or array.size == 0:
-            return
-        with np.errstate(invalid="ignore"):
-            sizes = np.abs(array)
-        known = sizes[np.isfinite(sizes)]
-        largest, limit = float(known.max(initial=0)), limit_of(dtype)
-        kind: Kind = "overflow" if largest >= ROUNDS_OUT else "saturated"
-        if kind == "saturated" and not saturates(dtype):
-            return  # infinities and NaN go in as they are
-        lost = int((~(sizes < ROUNDS_OUT)).sum()) if saturates(dtype) else int((known >= ROUNDS_OUT).sum())
-        finding = Finding(tensor.name, "Data", kind, dtype.name, largest if kind == "overflow" else math.inf,
-                          limit, lost, tensor.elements, saturates=saturates(dtype))  # fmt: skip
-        found = self._open.setdefault((tensor.name, kind), _Open(finding))
-        if kind == "overflow" and not saturates(dtype):
-            self._causes[tensor.name] = (found,)
+        if saturates(dtype) and not _finite(array):
+            limit, lost = limit_of(dtype), int((~np.isfinite(array)).sum())
+            finding = Finding(tensor.name, "Data", "saturated", dtype.name, math.inf, limit, lost, array.size)
+            self._open.setdefault((tensor.name, "saturated"), _Open(finding))
+
+    def _cut(self, node: Node, results: Sequence[Any]) -> None:
+        """The same where an operator reads them in a wider type."""
+        for tensor, result in zip(node.outputs, results, strict=False):
+            dtype = self._dtype_of(tensor)
+            if result is not None and saturates(dtype) and not _finite(np.asarray(result)):
+                lost = int((~np.isfinite(result)).sum())
+                part = lost, np.asarray(result).size
+                self._found(node, "saturated", dtype, math.inf, limit_of(dtype), part)
 
     def _found(
         self,

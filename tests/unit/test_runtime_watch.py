@@ -18,10 +18,11 @@ from tests.support.half_stories import loud_voice, written_out_norm
 pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
 FUSIONS = ("off", "all")
+CHIP = "Ascend910B4"  # float16 as IEEE 754 has it; chips that saturate: test_saturation.py
 
 
 def seen(graph: asim.Graph, inputs: dict[str, Array], **options: object) -> Numerics:
-    return asim.run(asim.compile(graph, "Ascend310P3", **options), inputs).numerics  # type: ignore[arg-type]
+    return asim.run(asim.compile(graph, CHIP, **options), inputs).numerics  # type: ignore[arg-type]
 
 
 def single(op: str, *inputs: Array, fusion: str = "off", **attributes: object) -> Numerics:
@@ -34,7 +35,7 @@ def single(op: str, *inputs: Array, fusion: str = "off", **attributes: object) -
 @pytest.mark.parametrize("fusion", FUSIONS)
 def test_a_sum_of_squares_overflows_where_no_output_shows_it(fusion: str) -> None:
     graph, inputs = written_out_norm()
-    result = asim.run(asim.compile(graph, "Ascend310P3", fusion=fusion), inputs)
+    result = asim.run(asim.compile(graph, CHIP, fusion=fusion), inputs)
     (first,) = result.numerics.overflows
     assert "LayerNorm_1/Sum_1" in first.sources
     assert first.kind == "overflow"
@@ -43,10 +44,7 @@ def test_a_sum_of_squares_overflows_where_no_output_shows_it(fusion: str) -> Non
     assert first.outputs == ()
     assert len(first.after) == 3  # times 1 / width, plus epsilon, root; a division by infinity gives zero
     assert (
-        asim.run(
-            asim.compile(graph, "Ascend310P3", fusion=fusion), inputs, values="float32"
-        ).numerics.findings
-        == ()
+        asim.run(asim.compile(graph, CHIP, fusion=fusion), inputs, values="float32").numerics.findings == ()
     )
 
 
@@ -186,10 +184,8 @@ def test_a_run_without_values_has_no_numerics() -> None:
 
 def test_the_line_names_a_remedy_with_its_price() -> None:
     graph, inputs = written_out_norm()
-    result = asim.run(asim.compile(graph, "Ascend310P3", fusion="off"), inputs)
-    mixed = asim.simulate(
-        asim.compile(graph, "Ascend310P3", fusion="off", precision_mode="allow_mix_precision")
-    )
+    result = asim.run(asim.compile(graph, CHIP, fusion="off"), inputs)
+    mixed = asim.simulate(asim.compile(graph, CHIP, fusion="off", precision_mode="allow_mix_precision"))
     price = 100 * (mixed.duration_us / result.duration_us - 1)
     line = result.numerics_line()
     assert line.startswith("ReduceSum LayerNorm_1/Sum_1 overflows float16 (")
@@ -203,7 +199,7 @@ def test_mixed_precision_is_no_remedy_for_a_product_that_it_keeps_in_float16() -
     b = asim.GraphBuilder("product")
     b.output(b.op("MatMul", b.input("a", (16, 16)), b.input("b", (16, 16)), name="Product"), "y")
     loud = np.full((16, 16), 100, np.float32)  # sums of 160,000
-    result = asim.run(asim.compile(b.build(), "Ascend310P3"), {"a": loud, "b": loud})
+    result = asim.run(asim.compile(b.build(), CHIP), {"a": loud, "b": loud})
     line = result.numerics_line()
     assert line.startswith("MatMul Product overflows float16 (160,000 > 65,504)")
     assert line.endswith("keep it in float32: --keep_dtype")
@@ -243,7 +239,7 @@ def test_large_results_that_lie_over_their_inputs() -> None:
 
 def test_composites_are_looked_into() -> None:
     graph, inputs = written_out_norm()
-    model = asim.compile(graph, "Ascend310", fusion="graph-kernel")
+    model = asim.compile(graph, CHIP, fusion="graph-kernel")
     (first,) = asim.run(model, inputs).numerics.overflows
     assert first.op_type == "Cast"  # sums are float32 inside, and leave as float16
     assert 150_000 < first.largest < 160_000

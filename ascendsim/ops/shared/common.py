@@ -176,7 +176,7 @@ def settled(array: Array, dtype: np.dtype[Any]) -> Array:
     from ascendsim_kernels.watch import scan
 
     if array.size and not math.isfinite(scan(array)[0]):
-        return saturate(array)
+        array = saturate(array)
     return array.view(np.float16)  # arrays of NumPy's own type: nobody else has to know of the other
 
 
