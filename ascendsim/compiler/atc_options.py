@@ -49,7 +49,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "input_fp16_nodes": _INSIDE,
     "is_input_adjust_hw_layout": _INSIDE,
     "is_output_adjust_hw_layout": _INSIDE,
-    "is_weight_clip": "weights beyond float16 become infinite, as with 0",
+    "is_weight_clip": "weights beyond float16 are cut to its last number, as with 1",
     "jit_compile": "every operator is compiled for its shapes",
     "mdl_bank_path": _NO_TUNING,
     "op_bank_path": _NO_TUNING,
