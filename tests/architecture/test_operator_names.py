@@ -106,6 +106,7 @@ REASONS: dict[str, str] = {
     "runtime/growth.py": _CONTROL,
     "runtime/host_run.py": _CONTROL,
     "runtime/pieces.py": _CONTROL,
+    "runtime/status_register.py": "operators that clear and read the cores' register",
     "runtime/tiles.py": "whose filters lie in global memory as FRACTAL_Z has them",
     "training/backward.py": _MAKES,
     "training/combined.py": _MAKES,
