@@ -15,7 +15,7 @@ import re
 import shutil
 from os import PathLike
 
-from ascendsim.core.files import make_folder, write_whole
+from ascendsim.core.files import file_stem, make_folder, write_whole
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Graph
@@ -48,7 +48,7 @@ class GraphDumps:
 
     def __call__(self, name: str, graph: Graph) -> None:
         """Writes what a pass changed."""
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        name = file_stem(re.sub(r"[^A-Za-z0-9_.-]", "_", name))
         text = to_text(graph)
         diff = difflib.unified_diff(
             self._text.splitlines(), text.splitlines(), "before", "after", n=1, lineterm=""

@@ -14,7 +14,7 @@ from ascendsim.compiler.dynamic import DynamicModel, with_shapes
 from ascendsim.compiler.dynamic_inputs import checked_choices, user_arrays
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.naming import TaskNames
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.graph.ir import Array
 from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD, Fit
@@ -333,4 +333,5 @@ def random_inputs(
     Raises:
         InputError: If a shape is open and not given, or does not fit.
     """
+    check_seed(seed)
     return _random_inputs(with_shapes(model, shapes), seed)

@@ -19,7 +19,7 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.run import print_formatted
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import make_folder, write_whole
+from ascendsim.core.files import file_stem, make_folder, write_whole
 
 if TYPE_CHECKING:
     from ascendsim.advise import Advice
@@ -137,7 +137,7 @@ def _write(graph: Graph, folder: Path) -> None:
     from ascendsim.frontends.onnx.export import export_onnx
     from ascendsim.graph.text import to_text
 
-    stem = f"{graph.name.replace('/', '_') or 'graph'}_changed"
+    stem = f"{file_stem(graph.name, 'graph')}_changed"
     print(f"wrote {write_whole(folder / f'{stem}.txt', to_text(graph).encode())}")
     if not all(tensor.constant is not None and tensor.constant.available for tensor in graph.constants):
         print(f"no .onnx: {without_values(graph)}")

@@ -16,7 +16,7 @@ from ascendsim.cli.sweep_options import (
 )
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import make_folder
+from ascendsim.core.files import make_folder, read_text
 
 NAME = "search"
 HELP = "look for the best chip, batch and options in a space that a file describes"
@@ -92,16 +92,11 @@ def read_space(path: str) -> dict[str, Any]:
     """
     import tomllib
 
-    from ascendsim.core.files import read_bounded
-
-    subject = f"space {path!r}"
-    content = read_bounded(path, subject, _MOST_BYTES)
-    if len(content) > _MOST_BYTES:
-        raise InputError(subject, f"must not be above {_MOST_BYTES} bytes")
-    form = "write axes, for example batch = [1, 8]"
+    subject, form = f"space {path!r}", "write axes, for example batch = [1, 8]"
+    text = read_text(path, subject, _MOST_BYTES)
     try:
-        space = tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        space = tomllib.loads(text)
+    except (RecursionError, tomllib.TOMLDecodeError) as error:
         raise InputError(subject, f"is not valid TOML: {error}", remedy=form) from None
     if not space:
         raise InputError(subject, "is empty", remedy=form)

@@ -16,8 +16,9 @@ from ascendsim.cli.common import INTERRUPTED, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.errors import InputError, suggest
-from ascendsim.core.files import make_folder, write_whole
+from ascendsim.core.files import file_stem, make_folder, write_whole
 from ascendsim.core.interrupts import interrupts_heard
+from ascendsim.core.table import csv_text
 
 if TYPE_CHECKING:
     from ascendsim.validate import Comparison, Point, Prediction
@@ -215,15 +216,16 @@ def _draw(group: str, part: Comparison, folder: Path) -> None:
     note = f"{own.points} points, MAPE {own.mape:.1%}, bias {own.bias:+.1%}, Spearman {own.spearman:.3f}"
     names = [f"{p.point.model}" for p in part.simulated]
     measured, simulated = [p.point.throughput for p in part.simulated], [p.throughput for p in part.simulated]
-    path = folder / f"correlation_{Path(group).stem}.png"
+    path = folder / f"correlation_{file_stem(Path(group).stem)}.png"
     plot_correlation(names, measured, simulated, f"Throughput on chip {group}", note).save(path)
     print(f"wrote {path}")
 
 
 def _csv(outcome: Comparison) -> str:
-    lines = ["chip,network,batch,measured_per_s,simulated_per_s,error,roofline_per_s"]
+    lines = []
     for own, base in zip(outcome.simulated, outcome.roofline, strict=True):
         point = own.point
-        figures = f"{point.throughput:.3f},{own.throughput:.3f},{own.error:.4f},{base.throughput:.3f}"
-        lines.append(f"{point.group},{point.model},{point.batch},{figures}")
-    return "\n".join(lines) + "\n"
+        times = (f"{point.throughput:.3f}", f"{own.throughput:.3f}", f"{own.error:.4f}")
+        lines.append((point.group, point.model, str(point.batch), *times, f"{base.throughput:.3f}"))
+    heads = ("chip", "network", "batch", "measured_per_s", "simulated_per_s", "error", "roofline_per_s")
+    return csv_text(heads, lines)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ascendsim.compiler.options import GRAPH_KERNEL
 from ascendsim.core.errors import InputError
-from ascendsim.core.files import make_folder, path_option, write_whole
+from ascendsim.core.files import file_stem, make_folder, path_option, write_whole
 from ascendsim.graph.dot import to_dot
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.graph.text import to_text
@@ -91,6 +91,7 @@ def graph_saver(folder: str | PathLike[str], as_text: bool = False) -> Callable[
 
     def save(name: str, graph: Graph) -> None:
         make_folder(home)
+        name = file_stem(name)
         write_whole(home / f"{name}.dot", to_dot(graph).encode())
         if as_text:
             write_whole(home / f"{name}.ir", to_text(graph).encode())

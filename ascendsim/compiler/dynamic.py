@@ -20,6 +20,7 @@ from ascendsim.compiler.settings import Settings
 from ascendsim.core.arguments import checked
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import file_stem
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.isa.program import MemoryPlan, Program, Task
 from ascendsim.opset import OpSet
@@ -225,7 +226,7 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
         own: dict[str, Any] = {"output_type": kept or None}
         if options.save_graphs is not None:  # a folder for each piece
             dumps += 1
-            own["save_graphs"] = Path(options.save_graphs) / f"{dumps:03}_{piece.name}".replace("/", "_")
+            own["save_graphs"] = Path(options.save_graphs) / f"{dumps:03}_{file_stem(piece.name)}"
         return compile_piece(piece, whole.for_piece(**own))
 
     if options.save_graphs is not None:

@@ -7,9 +7,9 @@ argument it was.
     simulate("lenet.onnx")   InputError: argument model must be a CompiledModel, not 'lenet.onnx';
                              asim.compile makes one
 
-What an annotation says of elements is checked in lists and tuples only, so that nothing is consumed; a class
-that is imported for the type checker alone is known by its name. Numbers are what Python's `numbers` calls
-so, NumPy's among them, and a bool is none.
+What an annotation says of elements is checked in lists, tuples and arrays only, so that nothing is consumed;
+a class that is imported for the type checker alone is known by its name. Numbers are what Python's `numbers`
+calls so, NumPy's among them, and a bool is none.
 
 Whoever comes from ATC writes `soc_version=` for the chip: it is taken for `soc=`.
 """
@@ -32,7 +32,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 CHIP, ATC_CHIP = "soc", "soc_version"  # an argument here, and what ATC calls it
-
+MOST_SEED = 2**32 - 1
 _MOST_CALLS = 256  # that are remembered of a function
 _LONGEST = 60  # characters of a wrong value that a message shows
 _WORDS: Mapping[Any, str] = {
@@ -127,6 +127,16 @@ def refuse_unknown(function: Callable[..., Any], options: Iterable[str]) -> None
             raise InputError(f"option {name}", "does not exist", remedy=suggest(name, known))
 
 
+def check_seed(seed: int) -> None:
+    """Refuses what seeds no generator (NumPy's and those of its guests take 32 bits).
+
+    Raises:
+        InputError: If it is negative or too large.
+    """
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError("option seed", f"must be from 0 to {MOST_SEED}", seed)
+
+
 class _Rule:
     """What one parameter takes.
 
@@ -142,7 +152,7 @@ class _Rule:
         )
         self._name, self._kind, self._remedy = parameter.name, kind, remedy
         self.fine: set[Any] = set()
-        self._learns = _by_type(kind)
+        self._learns, self._parts = _by_type(kind), bool(typing.get_args(kind))
 
     def check(self, value: Any, name: str = "") -> None:
         """Refuses a value of another kind."""
@@ -158,7 +168,8 @@ class _Rule:
                 f"{self._word} {name or self._name}", f"must be {_said(self._kind)}", actual, self._remedy
             )
         nested = isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value)
-        if self._learns and not nested:
+        # arrays are of one class whatever their shapes and elements
+        if self._learns and not nested and not (self._parts and hasattr(value, "dtype")):
             self.fine.add(own)
 
 
@@ -245,17 +256,23 @@ def _fits(value: Any, kind: Any) -> bool:
             if plain is Iterable
             else _listed(value)
         )
-        known = isinstance(value, (list, tuple)) and len(parts) > 0
-        return right and not (known and not all(_fits(item, parts[0]) for item in value))
+        if not right or not parts:
+            return right
+        if hasattr(value, "dtype") and value.dtype != object:  # an array's elements are all alike
+            return all(_fits(item, parts[0]) for item in value[:1])
+        return not (isinstance(value, (list, tuple)) or hasattr(value, "dtype")) or all(
+            _fits(item, parts[0]) for item in value
+        )
     if kind is None or kind is Any or not isinstance(plain, type):
         return kind is not None or value is None
     return isinstance(value, plain)
 
 
 def _listed(value: Any) -> bool:
-    """Whether a value is a sequence other than text: a list, a tuple, an array."""
+    """Whether a value is a sequence other than text: a list, a tuple, an array of a rank above 0."""
     return (
-        isinstance(value, Iterable)
+        getattr(value, "ndim", 1) > 0
+        and isinstance(value, Iterable)
         and hasattr(value, "__getitem__")
         and not isinstance(value, (str, bytes, Mapping))
     )

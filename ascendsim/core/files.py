@@ -5,6 +5,7 @@ files: what stands at a path already (`ascendsim/core/places.py`) is nowhere els
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -18,6 +19,7 @@ from typing import Any, BinaryIO, cast
 from ascendsim.core.errors import InputError
 from ascendsim.core.places import place_of
 
+_MOST_STEM = 160  # bytes of 255: prefixes, endings and numbers come on top
 _IN_MEMORY = 1 << 26  # bytes of a text on its way to a device; the rest waits in a temporary file
 
 
@@ -30,6 +32,27 @@ def path_option(name: str, value: Any) -> Path:
     if not isinstance(value, (str, PathLike)):
         raise InputError(f"option {name}", "must be a path", repr(value))
     return Path(value)
+
+
+def file_stem(name: str, otherwise: str = "unnamed") -> str:
+    """A name from a model as part of the name of a file: what means something in paths becomes "_", and a
+    long name keeps its head, so that it and a prefix and an ending fit into 255 bytes, and a digest of the
+    whole, so that it stays the only one.
+
+    Args:
+        name: Of a graph, node or rule.
+        otherwise: In place of an empty one.
+
+    >>> file_stem("torch/main.graph"), file_stem("")
+    ('torch_main.graph', 'unnamed')
+    """
+    stem = "".join("_" if letter in '/\\:*?"<>|' or not letter.isprintable() else letter for letter in name)
+    stem = "_" * len(stem) if stem in (".", "..") else stem
+    content = stem.encode("utf-8", "replace")
+    if len(content) > _MOST_STEM:
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        stem = f"{content[: _MOST_STEM - 17].decode('utf-8', 'ignore')}-{digest}"
+    return stem or otherwise
 
 
 def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str = "") -> bytes:
@@ -52,6 +75,29 @@ def read_bounded(path: str | PathLike[str], subject: str, most: int, code: str =
         why = getattr(error, "strerror", None) or str(error)
         raise InputError(
             subject, f"cannot be opened ({why}){code}", remedy="give the path of a readable file"
+        ) from None
+
+
+def read_text(path: str | PathLike[str], subject: str, most: int) -> str:
+    """Reads a text file that a user names.
+
+    Args:
+        path: The file.
+        subject: What messages call it.
+        most: Bytes that it may have.
+
+    Raises:
+        InputError: If it cannot be opened or read, is larger, or is not UTF-8.
+    """
+    content = read_bounded(path, subject, most)
+    if len(content) > most:
+        raise InputError(subject, f"must not be larger than {most:,} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            subject, f"must be UTF-8 text (line {line} is not)", remedy="save it as UTF-8"
         ) from None
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Union
@@ -27,6 +28,8 @@ QUOTED = "quoted"  # style of a shape column: msprof puts quotation marks inside
 # style of a column whose floats span many orders of magnitude: three significant digits instead of three
 # decimals
 GENERAL = "general"
+_FORMULA = re.compile(r"[=+\-@\t\n].", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:[0-9][0-9,]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*%?")
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ class Table:
     @checked()
     def to_csv(self, path: str | PathLike[str] | None = None) -> str:
         """The table as CSV in msprof's conventions: three decimals, N/A for missing cells, TAB after time
-        stamps, quoted shapes.
+        stamps, quoted shapes. Texts that a spreadsheet would take for a formula (they begin with =, +, -, @,
+        a tab or a line break and are no number) have an apostrophe before them.
 
         Args:
             path: File to write as well (whole or not at all).
@@ -137,14 +141,11 @@ class Table:
         Raises:
             InputError: If the file cannot be written.
         """
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
         styles = [self.styles.get(column) for column in self.columns]
-        writer.writerows(
-            [_csv_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows
+        text = csv_text(
+            self.columns,
+            ([_csv_cell(cell, style) for cell, style in zip(row, styles, strict=True)] for row in self.rows),
         )
-        text = buffer.getvalue()
         if path is not None:
             write_whole(path, text.encode())
         return text
@@ -226,11 +227,24 @@ def cell_text(cell: Cell, style: str | None = None) -> str:
     return str(cell)
 
 
+def csv_text(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Heads and cells as CSV, none of which a spreadsheet computes: who made a model has named its nodes."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerows(map(_no_formula, row) for row in (columns, *rows))
+    return buffer.getvalue()
+
+
 def _csv_cell(cell: Cell, style: str | None) -> str:
     text = cell_text(cell, style)
     if cell is None or style not in (TAB, QUOTED):
         return text
     return f"{text}\t" if style == TAB else f'"{text}"'
+
+
+def _no_formula(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # which versions of Python do not quote alike
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def _html_cell(cell: Cell, style: str | None) -> str:

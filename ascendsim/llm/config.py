@@ -14,6 +14,7 @@ from typing import Any
 
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.files import read_text
 from ascendsim.llm.families import FAMILIES, Facts
 from ascendsim.llm.rotation import said, scaling
 from ascendsim.llm.structure import Architecture, Experts
@@ -101,15 +102,10 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
+    text = read_text(path, f"file {str(path)!r}", _MOST_BYTES)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(
-                f"file {str(path)!r}", "is too large for a config file", f"{path.stat().st_size} B"
-            )
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"file {str(path)!r}", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"file {str(path)!r}", f"is no JSON: {error}") from error
     if not isinstance(found, Mapping):
         raise InputError(f"file {str(path)!r}", "must hold an object", type(found).__name__)

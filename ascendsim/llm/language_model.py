@@ -14,7 +14,7 @@ from ascendsim.api.compiling import compile
 from ascendsim.api.result import Result
 from ascendsim.api.running import simulate
 from ascendsim.compiler.model import CompiledModel
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.collection import without_collection
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import InputError, OptionWarning
@@ -387,6 +387,7 @@ def model(
     Raises:
         InputError: If the config is not usable, heads or widths do not divide, or there is no such format.
     """
+    check_seed(seed)
     facts = architecture(source)
     form = format_named(dtype)
     if expert_parallel and facts.experts is None:

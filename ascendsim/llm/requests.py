@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import read_text
 from ascendsim.graph.ir import Array
 
 _MOST_BYTES = 1 << 31  # of a file
+_MOST_REQUESTS = 10_000_000  # that are drawn
+_MOST_TOKENS = 1 << 31  # of a prompt or an answer
 # Keys under which benchmarks write lengths down; ours first
 _PROMPT = ("prompt_tokens", "prompt_len", "input_len", "input_tokens", "input_length")
 _OUTPUT = ("output_tokens", "output_len", "expected_output_len", "completion_tokens", "output_length")
@@ -75,8 +79,9 @@ def poisson(
     """
     if not rate > 0:
         raise InputError("option rate", "must be above 0", rate)
-    if count < 1:
-        raise InputError("option count", "must be a whole number from 1 on", count)
+    if not 1 <= count <= _MOST_REQUESTS:
+        raise InputError("option count", f"must be a whole number from 1 to {_MOST_REQUESTS:,}", count)
+    check_seed(seed)
     random = np.random.default_rng(seed)
     gaps = random.exponential(1 / rate, count) if np.isfinite(rate) else np.zeros(count)
     arrival = np.cumsum(gaps) - gaps[0]
@@ -85,11 +90,14 @@ def poisson(
 
 
 def _drawn(random: np.random.Generator, name: str, span: Length | list[int], count: int) -> Array:
-    low, high = (span, span) if isinstance(span, int) else (span[0], span[-1])
-    if low < 1 or high < low:
+    ends = (span,) if isinstance(span, Integral) else tuple(span)
+    if len(ends) not in (1, 2) or not 1 <= ends[0] <= ends[-1] <= _MOST_TOKENS:
         raise InputError(
-            f"option {name}", "must be a number of tokens, or a lowest and a highest one", repr(span)
+            f"option {name}",
+            f"must be a number of tokens from 1 to {_MOST_TOKENS:,}, or a lowest and a highest one",
+            repr(span) if len(ends) < 9 else f"{len(ends)} numbers",
         )
+    low, high = ends[0], ends[-1]
     return np.asarray(random.integers(low, high + 1, count))
 
 
@@ -118,12 +126,7 @@ def workload(source: str | PathLike[str] | Sequence[Request] | Workload) -> Work
 
 
 def _entries(path: Path) -> Iterable[Any]:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"file {str(path)!r}", "is larger than 2 GiB")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"file {str(path)!r}", f"cannot be read: {error.strerror}") from error
+    text = read_text(path, f"file {str(path)!r}", _MOST_BYTES)
     place = 0
     try:
         if text.lstrip()[:1] == "[":
@@ -134,7 +137,7 @@ def _entries(path: Path) -> Iterable[Any]:
             if line.strip():
                 found.append(json.loads(line))
         return found
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         where = f"line {place} of file" if place else "file"
         raise InputError(f"{where} {str(path)!r}", f"is no JSON: {error}") from error
 
@@ -178,8 +181,9 @@ def _field(entry: Mapping[str, Any], keys: Sequence[str], where: str) -> int:
 
 
 def _length(value: Any, key: str, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{where}: {key}", "must be a whole number of tokens from 1 on", repr(value))
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_TOKENS:
+        rule = f"must be a whole number of tokens from 1 to {_MOST_TOKENS:,}"
+        raise InputError(f"{where}: {key}", rule, repr(value)[:40])
     return value
 
 

@@ -56,15 +56,17 @@ def _tensors(path: Path) -> Iterator[tuple[str, Callable[[], Array]]]:
             header = json.loads(file.read(length))
     except OSError as error:
         raise InputError(f"file {str(path)!r}", f"cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"file {str(path)!r}", f"is no safetensors file: {error}") from error
+    if not isinstance(header, dict):
+        raise InputError(f"file {str(path)!r}", "is no safetensors file: its header is no object")
     for name, entry in header.items():
         if name == "__metadata__":
             continue
         try:
             kind, shape = np.dtype(_TYPES[entry["dtype"]]), tuple(map(int, entry["shape"]))
             first, last = map(int, entry["data_offsets"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
                 f"file {str(path)!r}: tensor {name!r}", "is malformed", repr(entry)[:60]
             ) from error

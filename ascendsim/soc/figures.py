@@ -121,8 +121,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         ) from None
     except UnicodeDecodeError:
         raise SocError(f"chip file {path}", "must be UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SocError(f"chip file {path}", f"is not valid TOML: {error}") from None
+    except ValueError:
+        raise SocError(f"chip file {str(path)!r}", "cannot be read (it has a NUL character)") from None
 
 
 def _parent_path(parent: object, path: Path) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.progress import Progress, shown
 from ascendsim.sweep.ranges import Dimension, dimensions
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Cost = Callable[[Mapping[str, Any]], float]
 Goal = str | Cost
-_MOST_SEED = 2**32 - 1  # of NumPy's generator, which Optuna draws from
 
 
 @checked(
@@ -81,8 +80,7 @@ def search(
     for name, count in (("trials", trials), ("at_a_time", at_a_time)):
         if count < 1:
             raise InputError(f"option {name}", "must be a positive whole number", count)
-    if not 0 <= seed <= _MOST_SEED:
-        raise InputError("option seed", f"must be from 0 to {_MOST_SEED}", seed)
+    check_seed(seed)
     for name in axes.keys() & space.keys():
         raise InputError(f"option {name}", "is in the space too", remedy="write it in one place")
     found = dimensions({**space, **{name: given for name, given in axes.items() if given is not None}})

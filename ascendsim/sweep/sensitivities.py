@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
-from ascendsim.core.arguments import checked
+from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.errors import InputError
 from ascendsim.core.table import Row, Table
 from ascendsim.sweep.figures import ASSUMED
@@ -176,8 +176,7 @@ class Sensitivity:
         names = [*known][:8] if figures is None else list(dict.fromkeys(figures))
         if not names:
             raise InputError("argument figures", "must name at least one figure that was moved")
-        if seed < 0:
-            raise InputError("argument seed", "must be a natural number", seed)
+        check_seed(seed)
         for name in names:
             if name not in known or known[name].high.time_us is None or known[name].low.time_us is None:
                 raise InputError(

@@ -129,3 +129,26 @@ def test_rows_columns_and_slices_by_brackets() -> None:
         table[3]
     with pytest.raises(InputError, match="column 'c'"):
         table["c"]
+
+
+FORMULAS = ("=1+2", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "=", "+x", "--")
+PLAIN = ("-", "-3", "+4.5", "-1e-3", "-0.5%", "-1,234.5", "a=b", "", "+12.0 %", "/layer-1")
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_text_is_a_formula_in_a_spreadsheet(text: str) -> None:
+    table = Table("t", (text, "b"), ((text, 1), ("plain", -2.5)))
+    (head, _), (cell, _), (plain, number) = csv.reader(io.StringIO(table.to_csv(), newline=""))
+    assert head == cell == (f"'{text}".replace("\r", "\n") if len(text) > 1 else text)
+    assert (plain, number) == ("plain", "-2.500")
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_numbers_and_plain_texts_stay_as_they_are(text: str) -> None:
+    assert Table("t", ("a",), ((text,),)).to_csv() == "a\n" + csv_line(text)
+
+
+def csv_line(text: str) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow([text])
+    return buffer.getvalue()
