@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def poisson(
 
 
 def _drawn(random: np.random.Generator, name: str, span: Length | list[int], count: int) -> Array:
-    ends = (span,) if isinstance(span, Integral) else tuple(span)
+    ends = (span,) if isinstance(span, int | np.integer) else tuple(span)
     if len(ends) not in (1, 2) or not 1 <= ends[0] <= ends[-1] <= _MOST_TOKENS:
         raise InputError(
             f"option {name}",
