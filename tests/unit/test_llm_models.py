@@ -123,7 +123,7 @@ def test_a_config_that_is_not_usable(changes: dict[str, Any], message: str) -> N
 def test_what_is_neither_a_file_nor_shipped() -> None:
     with pytest.raises(InputError, match="did you mean qwen3-8b"):
         asim.llm.model("qwen3-8")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot be opened"):
         asim.llm.model("nowhere/config.json")
 
 
