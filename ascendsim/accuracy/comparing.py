@@ -18,6 +18,7 @@ from ascendsim.compiler.dynamic_inputs import shapes_of_arrays, shapes_only
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.ir import Array, Graph, Node, Tensor
 from ascendsim.isa.program import owner_of
 from ascendsim.machine import run as run_machine
@@ -56,6 +57,7 @@ def closed(graph: Graph, inputs: Mapping[str, Any], operators: Sequence[OpDef] =
     inputs='pass {"input": array}, or None for seeded ones',
     golden='pass a folder of .npy files or {"tensor": array}',
 )
+@fixed_threads()
 def accuracy(
     graph: Graph,
     inputs: Mapping[str, Any] | None = None,

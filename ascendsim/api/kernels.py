@@ -22,6 +22,7 @@ from ascendsim.core.arguments import checked, refuse_unknown
 from ascendsim.core.dtypes import saturates
 from ascendsim.core.errors import InputError, KernelError
 from ascendsim.core.formats import TRANSACTION_BYTES
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.ir import Graph
 from ascendsim.isa.effects import Box
 from ascendsim.isa.instructions import Buffer
@@ -56,6 +57,7 @@ _RECORDING = Lock()  # one core of one launch records at a time
 
 
 @checked(kernel="write @asc.jit above the function", soc="see `ascendsim soc list`")
+@fixed_threads()
 def run_kernel(
     kernel: Kernel,
     cores: int,

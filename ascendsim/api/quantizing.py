@@ -9,6 +9,7 @@ from ascendsim.api.quantize_result import QuantizedLayer, QuantizeResult
 from ascendsim.api.quantize_runs import Noise, compare_values
 from ascendsim.compiler.pipeline import check_operators
 from ascendsim.core.arguments import checked
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.copying import copy_graph
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import opset_with
@@ -31,6 +32,7 @@ COMPARED = 8  # batches that are kept to compare values with float32
     skip='write skip=["conv1", "/head/*"]',
     operators="write operators=[MY_OPERATOR]",
 )
+@fixed_threads()
 def quantize(
     graph: Graph,
     data: Any,

@@ -17,7 +17,6 @@ from ascendsim.core.text_table import (
     stacked_heads,
 )
 
-INTERRUPTED = 130  # exit code: 128 + SIGINT, as shells have it
 Cell = str | int | float
 PIPE_WIDTH = 120  # letters of a line where there is no terminal: logs, mails and pages show as many
 _MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8

@@ -1,24 +1,26 @@
 """The `ascendsim` command: finds the sub-command, runs it, turns errors into one line and an exit code.
 
 Exit codes: 0 done, 1 the command found something wrong with what it checked, 2 wrong input or usage, 130
-interrupted.
+interrupted (SIGINT, Ctrl-C), 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn, Protocol, cast
 
 from ascendsim import __version__
-from ascendsim.cli.common import INTERRUPTED
 from ascendsim.core.collection import no_collection_at_exit
 from ascendsim.core.errors import AscendSimError, InputError, OptionWarning, suggest
+from ascendsim.core.interrupts import Terminated, code_of, raise_termination
+from ascendsim_kernels.interrupts import SIGNALS, interrupts
 
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
 COMMANDS: tuple[str, ...] = (
@@ -78,15 +80,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    if argv is None:
-        no_collection_at_exit()
+    if argv is not None:
+        return _ended(argv, lambda: None)
+    no_collection_at_exit()
+    interrupts.leave = _leave
+    raise_termination()
+    return _ended(sys.argv[1:], _deaf)
+
+
+def _deaf() -> None:
+    """Nothing is left to be interrupted, but the words about it."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _leave(number: int) -> NoReturn:
+    """Ends the process in the middle of a compilation."""
+    with suppress(Exception):
+        sys.stdout.flush()
+    shown = "\x1b[?25h" if os.isatty(2) else ""  # a bar of progress hides the cursor
+    said = "terminated" if number == signal.SIGTERM else "interrupted"
+    with suppress(OSError):
+        os.write(2, f"{shown}ascendsim: {said}\n".encode())
+    os._exit(128 + number)
+
+
+def _ended(arguments: Sequence[str], at_end: Callable[[], None]) -> int:
+    """Runs a command; `at_end` is called when nothing but the exit code is left."""
     warnings.simplefilter("ignore", OptionWarning)  # commands print them their own way
     for name in ("stdout", "stderr"):  # closed by the shell (>&-): nobody reads, nothing is wrong
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        code = _dispatch(list(arguments))
         sys.stdout.flush()
+        at_end()
     except AscendSimError as error:
         return _fail(str(error))
     except BrokenPipeError:  # the reader of the output (head, less) has seen enough
@@ -100,9 +128,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             blamed = "standard output"
             _end_output()
         return _fail(f"{blamed}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        print("ascendsim: interrupted", file=sys.stderr)
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        at_end()
+        said = "terminated" if isinstance(error, Terminated) else "interrupted"
+        print(f"ascendsim: {said}", file=sys.stderr)
+        return code_of(error)
     except SystemExit as stop:  # argparse leaves this way after --help
         return stop.code if isinstance(stop.code, int) else 0
     return code

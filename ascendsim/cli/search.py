@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import Any
 
-from ascendsim.cli.common import INTERRUPTED
 from ascendsim.cli.model_options import check_folder, natural, positive
 from ascendsim.cli.sweep_options import (
     add_single_options,
@@ -17,6 +16,7 @@ from ascendsim.cli.sweep_options import (
 from ascendsim.cli.variants import parts
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder, read_text
+from ascendsim.core.interrupts import code_of
 
 NAME = "search"
 HELP = "look for the best chip, batch and options in a space that a file describes"
@@ -65,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
             progress=True,
             **single_axes(args),
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         kept = "nothing is kept; --store FILE would" if args.store is None else "the same command goes on"
         print(f"ascendsim: interrupted; {kept}", file=sys.stderr)
-        return INTERRUPTED
+        return code_of(stop)
     if not len(found.table()):
         print_columns(found.failed().columns, found.failed().records())
         return 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ascendsim.cli.common import INTERRUPTED, add_soc_option
+from ascendsim.cli.common import add_soc_option
 from ascendsim.cli.model_options import check_folder, positive
 from ascendsim.cli.report_option import add_report_option, check_report_option
 from ascendsim.cli.sweep_options import (
@@ -21,6 +21,7 @@ from ascendsim.cli.sweep_options import (
 from ascendsim.cli.variants import batches, parts
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import make_folder
+from ascendsim.core.interrupts import code_of
 
 if TYPE_CHECKING:
     from ascendsim.sweep.rows import Sweep
@@ -90,14 +91,14 @@ def run(args: argparse.Namespace) -> int:
                 progress=count,
                 **axes,
             )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             kept = (
                 "nothing is kept; --store FILE would"
                 if store is None
                 else f"{store} has them, the same command goes on"
             )
             print(f"ascendsim: interrupted after {done[0]} of {done[1]} points; {kept}", file=sys.stderr)
-            return INTERRUPTED
+            return code_of(stop)
     _print(found)
     if len(found.table()):
         rows = ", ".join(str(row[0]) for row in found.pareto(*columns))

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli import validate_micro, validate_operators, validate_training
-from ascendsim.cli.common import INTERRUPTED, print_table
+from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.files import file_stem, make_folder, write_whole
-from ascendsim.core.interrupts import interrupts_heard
+from ascendsim.core.interrupts import code_of, interrupts_heard
 from ascendsim.core.table import csv_text
 
 if TYPE_CHECKING:
@@ -127,12 +127,12 @@ def _run_models(args: argparse.Namespace) -> int:
         print()
     if args.csv is not None:
         print(f"wrote {write_whole(Path(args.csv), _csv(outcome).encode())}")
-    if stopped:
+    if stopped is not None:
         written = ", and no picture is drawn" if args.output is not None else ""
         print(
             f"ascendsim: interrupted: {len(done)} of {len(points)} points are done{written}", file=sys.stderr
         )
-        return INTERRUPTED
+        return code_of(stopped)
     if args.output is not None:
         for group in groups:
             if outcome.of(group).simulated:
@@ -178,8 +178,8 @@ def _groups(text: str, known: Collection[str], what: str) -> list[str]:
     return groups
 
 
-def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
-    """The predictions until the user interrupts, and whether that was so."""
+def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], KeyboardInterrupt | None]:
+    """The predictions until the user interrupts, and that interrupt."""
     done: list[Pair] = []
     with progress("simulating", "points") as show, interrupts_heard() as check:
         try:
@@ -188,9 +188,9 @@ def _collected(coming: Iterator[Pair], total: int) -> tuple[list[Pair], bool]:
                 if show is not None:
                     show(len(done), total)
                 check()
-        except KeyboardInterrupt:
-            return done, True
-    return done, False
+        except KeyboardInterrupt as stop:
+            return done, stop
+    return done, None
 
 
 def _print(group: str, part: Comparison, total: int, count: int) -> None:

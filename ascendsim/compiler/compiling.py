@@ -15,11 +15,13 @@ from ascendsim.compiler.options import CompileOptions
 from ascendsim.compiler.pipeline import PREPARATION, STAGES, Compilation, is_single_kernel, run_stages, up_to
 from ascendsim.compiler.settings import Settings
 from ascendsim.core.errors import InputError
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.aipp import AippSettings, DynamicAipp
 from ascendsim.passes.control_flow import is_dynamic
 
 
+@fixed_threads()
 def compile_graph(graph: Graph, options: CompileOptions) -> CompiledModel:
     """Compiles a graph; see `api.compiling.compile`.
 

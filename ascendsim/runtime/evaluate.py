@@ -13,6 +13,7 @@ import numpy as np
 
 from ascendsim.core.errors import FIXED_SHAPES, InputError, SimulationError, suggest
 from ascendsim.core.host_memory import require_host_memory
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.ir import Array, Graph, Node
 from ascendsim.isa.program import Program
 from ascendsim.ops.fused.bounded import ROOM, run_bounded
@@ -49,6 +50,7 @@ class OtherShapesError(SimulationError):
 _DRAWN = 1 << 20  # random numbers at a time; they are the same however many that are
 
 
+@fixed_threads()
 def evaluate(
     graph: Graph,
     program: Program,

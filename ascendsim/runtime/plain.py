@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.dtypes import DType
+from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.ir import Array, Graph, Tensor
 from ascendsim.ops.shared.common import settled
 from ascendsim.opset import OpSet
@@ -18,6 +19,7 @@ from ascendsim.runtime.evaluate import checked_inputs
 See = Callable[[Tensor, Array], None]
 
 
+@fixed_threads()
 def evaluate_plain(
     graph: Graph,
     opset: OpSet,

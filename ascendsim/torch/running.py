@@ -15,7 +15,6 @@ from ascendsim.api.running import simulate
 from ascendsim.core.errors import NumericsWarning, OptionWarning
 from ascendsim.core.files import make_folder, write_whole
 from ascendsim.frontends.torch.notes import Break, CallNote, Captured
-from ascendsim.frontends.torch.requirement import require_torch
 from ascendsim.graph.ir import Array, Node
 from ascendsim.graph.text import to_text
 from ascendsim.opset import OpDef, OpSet
@@ -25,12 +24,9 @@ from ascendsim.runtime.numerics import Numerics
 from ascendsim.runtime.watch import Watch
 from ascendsim.torch.fx_summary import fx_summary
 from ascendsim.torch.recording import Run, note, note_fallback
-from ascendsim.torch.threads import products_on
 
 VALUES = ("float32", "device", "off")
 MAX_RUNS = 64  # graphs whose results are kept
-# Multiplications of an average product from which on a second thread pays: some milliseconds on one
-LONG_PRODUCT = 1 << 28
 
 
 _runs: deque[Run] = deque(maxlen=MAX_RUNS)
@@ -69,8 +65,6 @@ class DeviceGraph:
         self.run = Run(captured.kind, simulate(self._model), notes=captured.calls)
         records = self.run.result.trace.tasks
         self._order = [record.task for record in records]
-        products = [record.macs for record in records if record.macs]
-        self._long_products = bool(products) and sum(products) >= LONG_PRODUCT * len(products)
         self._memory: DeviceMemory | None = None
         self._drawn: Mapping[str, Array] = {}
         self._opset: OpSet | None = None
@@ -96,27 +90,20 @@ class DeviceGraph:
         self._drawn = drawn
         assert self._opset is not None
         watch = Watch(self._opset) if values == "device" else None
-        with products_on(self._threads()):
-            outputs: dict[str, Array] = evaluate(
-                model.graph,
-                model.program,
-                self._opset,
-                self._order,
-                inputs,
-                values=values,
-                memory=self._memory,
-                watch=watch,
-            )
+        outputs: dict[str, Array] = evaluate(
+            model.graph,
+            model.program,
+            self._opset,
+            self._order,
+            inputs,
+            values=values,
+            memory=self._memory,
+            watch=watch,
+        )
         if watch is not None:
             watch.end(outputs, model.graph.tensors)
             self._report(watch.report())
         return outputs
-
-    def _threads(self) -> int:
-        """PyTorch's, where that pays."""
-        if not self._long_products:
-            return 1
-        return int(require_torch().get_num_threads())
 
     def _report(self, seen: Numerics) -> None:
         """Keeps what the last call did to its numbers, and warns of an overflow, once a graph."""

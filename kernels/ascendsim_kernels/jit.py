@@ -20,12 +20,27 @@ from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import config, event
+
+from ascendsim_kernels.interrupts import interrupts
 
 from ascendsim_kernels.checked_cache import CheckedCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _LOG = logging.getLogger("ascendsim")
+
+
+class _Compiling(event.Listener):
+    """Hears when the compiler begins and ends."""
+
+    def on_start(self, event: event.Event) -> None:
+        interrupts.begin()
+
+    def on_end(self, event: event.Event) -> None:
+        interrupts.end()
+
+
+event.register("numba:compiler_lock", _Compiling())
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401 - products of kernels use it; who limits its threads must see it
 from numba import carray
 
 from ascendsim_kernels.half import half_to_float, saturated_bits

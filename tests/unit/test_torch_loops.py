@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.runtime import evaluate
-from ascendsim.torch import running, threads
 from tests.support.torch_present import torch_or_skip
 
 torch = torch_or_skip()
@@ -259,31 +257,3 @@ def test_device_values_train_too():
     for mine, theirs in zip(other.parameters(), module.parameters(), strict=True):
         if theirs.grad.norm() > 1e-3 * largest:
             assert F.cosine_similarity(mine.grad.flatten(), theirs.grad.flatten(), dim=0) > 0.999
-
-
-def test_short_products_run_on_one_thread_and_long_ones_on_those_of_pytorch(monkeypatch):
-    """What NumPy may use while a graph's values are computed; afterwards it may use all again."""
-    openblas = threads.libraries()
-    if openblas is None or not openblas.info():
-        pytest.skip("threadpoolctl is absent, or NumPy has another library than OpenBLAS")
-    monkeypatch.delenv(threads.CHOICE, raising=False)
-    mine, seen = torch.get_num_threads(), []
-
-    def used():
-        return max(each["num_threads"] for each in openblas.info())
-
-    def noting(*args, **options):
-        seen.append(used())
-        return evaluate(*args, **options)
-
-    monkeypatch.setattr(running, "evaluate", noting)
-    weight = torch.rand(2048, 2048)
-    torch.set_num_threads(2)
-    try:
-        with openblas.limit(limits=4):
-            for rows in (8, 64):  # 34 and 268 million multiplications
-                compiled(lambda x: x @ weight)(torch.rand(rows, 2048))
-                assert used() == 4
-    finally:
-        torch.set_num_threads(mine)
-    assert seen == [1, 2]
