@@ -54,7 +54,7 @@ def interrupts_heard() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread() or not handlers:
         yield lambda: None
         return
-    come = 0  # no threading.Event: a second interrupt while it is set would wait for its lock for ever
+    come: int = 0  # no threading.Event: a second interrupt while it is set would wait for its lock for ever
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal come
@@ -65,10 +65,10 @@ def interrupts_heard() -> Iterator[Callable[[], None]]:
         if come:
             raise Terminated if come == signal.SIGTERM else KeyboardInterrupt
 
-    for number in handlers:
-        signal.signal(number, note)
+    for caught in handlers:
+        signal.signal(caught, note)
     try:
         yield check
     finally:
-        for number, before in handlers.items():
-            signal.signal(number, before)
+        for caught, handler in handlers.items():
+            signal.signal(caught, handler)

@@ -41,7 +41,7 @@ def chosen() -> int:
 def _take_control() -> None:
     """Newer versions of threadpoolctl let one thread of the process alone set the number."""
     openblas = getattr(threadpoolctl, "OpenBLASController", None)
-    if hasattr(openblas, "clear_controlling_thread"):
+    if openblas is not None and hasattr(openblas, "clear_controlling_thread"):
         openblas.clear_controlling_thread(force=True)
 
 

@@ -30,7 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _LOG = logging.getLogger("ascendsim")
 
 
-class _Compiling(event.Listener):
+class _Compiling(event.Listener):  # type: ignore[misc] # numba has no types
     """Hears when the compiler begins and ends."""
 
     def on_start(self, event: event.Event) -> None:

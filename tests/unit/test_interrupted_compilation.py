@@ -90,7 +90,7 @@ def test_the_program_ends_with_its_code_in_one_line(
 def test_elsewhere_an_interrupt_waits_until_the_kernel_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     from numba.core import event
 
-    class Sends(event.Listener):
+    class Sends(event.Listener):  # type: ignore[misc]
         def on_start(self, event: event.Event) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
