@@ -52,12 +52,12 @@ def closed(graph: Graph, inputs: Mapping[str, Any], operators: Sequence[OpDef] =
     )
 
 
+@fixed_threads()
 @checked(
     graph="asim.load and asim.GraphBuilder make one",
     inputs='pass {"input": array}, or None for seeded ones',
     golden='pass a folder of .npy files or {"tensor": array}',
 )
-@fixed_threads()
 def accuracy(
     graph: Graph,
     inputs: Mapping[str, Any] | None = None,

@@ -56,8 +56,8 @@ LIMIT = 20_000_000
 _RECORDING = Lock()  # one core of one launch records at a time
 
 
-@checked(kernel="write @asc.jit above the function", soc="see `ascendsim soc list`")
 @fixed_threads()
+@checked(kernel="write @asc.jit above the function", soc="see `ascendsim soc list`")
 def run_kernel(
     kernel: Kernel,
     cores: int,

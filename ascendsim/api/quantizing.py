@@ -27,12 +27,12 @@ Form = Literal["qdq", "ascend"]
 COMPARED = 8  # batches that are kept to compare values with float32
 
 
+@fixed_threads()
 @checked(
     graph="asim.load and asim.GraphBuilder make one",
     skip='write skip=["conv1", "/head/*"]',
     operators="write operators=[MY_OPERATOR]",
 )
-@fixed_threads()
 def quantize(
     graph: Graph,
     data: Any,

@@ -22,9 +22,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import config, event
 
-from ascendsim_kernels.interrupts import interrupts
-
 from ascendsim_kernels.checked_cache import CheckedCache
+from ascendsim_kernels.interrupts import interrupts
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _LOG = logging.getLogger("ascendsim")
