@@ -60,7 +60,7 @@ def _checked_infer(opset: OpSet) -> Callable[[Node], None]:
                 checks.ports(node.inputs)
                 checks.types([None if tensor is None else tensor.origin_dtype for tensor in node.inputs])
                 for name, value in node.attributes.items():
-                    checks.flag(name, value)
+                    checks.value(name, value)
         opset.infer(node)
 
     return infer

@@ -24,16 +24,21 @@ from ascendsim.opset.view import view_of
 from ascendsim.opset.work import LowerContext, Work
 
 MAX_ELEMENTS = 1 << 40  # of one tensor; larger ones cannot be meant
+MAX_AXES = 64  # NumPy has no more
 
 
 def check_size(tensor: Tensor, subject: str) -> None:
-    """Refuses a tensor whose known dimensions make more than `MAX_ELEMENTS` elements (a dimension of 0 counts
-    as 1), or that has a negative one.
+    """Refuses a tensor of more than `MAX_AXES` axes, whose known dimensions make more than `MAX_ELEMENTS`
+    elements (a dimension of 0 counts as 1), or that has a negative one.
 
     Raises:
         GraphError: Of the subject.
     """
     dims = [dim for dim in tensor.shape or () if isinstance(dim, int)]
+    if tensor.shape is not None and len(tensor.shape) > MAX_AXES:
+        raise GraphError(
+            subject, f"must have at most {MAX_AXES} axes", len(tensor.shape), "join some of them"
+        )
     if any(dim < 0 for dim in dims):
         rule = "must have no negative dimension"
     elif math.prod([dim or 1 for dim in dims]) > MAX_ELEMENTS:

@@ -189,6 +189,7 @@ def _scan(node: Node, inputs: Sequence[Value | None], host: Host) -> list[Value]
             f"node {node.name!r} (Scan)", "needs one length for all scanned inputs", sorted(lengths)
         )
     length = lengths.pop()
+    _check_iterations(node, length - 1)
     stacks: list[list[Value]] = [[] for _ in body.outputs[first:]]
     for trip in range(length):
         places = [length - 1 - trip if backwards else trip for backwards in back]
@@ -296,5 +297,5 @@ def _check_iterations(node: Node, trip: int) -> None:
         raise GraphError(
             f"node {node.name!r} ({node.op_type})",
             f"must end within {MAX_ITERATIONS} iterations",
-            remedy="check its condition",
+            remedy="check its condition, or the axis that it scans",
         )

@@ -217,8 +217,8 @@ def test_subgraphs_are_inferred_with_what_they_capture():
     [
         ("Broken", r"node 'n' \(Broken\) fails on its constant inputs: division by zero"),
         ("Malformed", r"node 'n' \(Malformed\) is malformed: KeyError: 'missing'"),
-        ("Negative", r"node 'n' \(Negative\) gives output 'y' a negative dimension, not \[-1\]"),
-        ("Huge", r"node 'n' \(Huge\) must give outputs of at most"),
+        ("Negative", r"output 'y' of node 'n' \(Negative\) must have no negative dimension, not \[-1\]"),
+        ("Huge", r"output 'y' of node 'n' \(Huge\) must have at most"),
     ],
 )
 def test_errors_name_the_node(operator, message):

@@ -18,11 +18,12 @@ from ascendsim.core.errors import GraphError, UnsupportedTypeError
 from ascendsim.frontends.onnx.amct import deployed, is_deployed
 from ascendsim.frontends.onnx.attributes import read_attribute, with_values
 from ascendsim.frontends.onnx.bodies import body_attributes, call_attributes, schema_body
+from ascendsim.frontends.onnx.counting import nodes_after_inlining
 from ascendsim.frontends.onnx.four_bits import narrow
 from ascendsim.frontends.onnx.frames import Frame, constant_array, standard_domain, visible_names, without
 from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
-from ascendsim.frontends.onnx.schemas import Checks, check_version, schema_of
+from ascendsim.frontends.onnx.schemas import held
 from ascendsim.frontends.onnx.tensors import Absent, ExternalFiles, read_tensor
 from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
@@ -74,6 +75,7 @@ class Importer:
         """Imports the model's graph. The result is raw: call `Inference.finish` on it."""
         proto = self._model.graph
         graph = Graph(proto.name or "graph")
+        self._bounded(nodes_after_inlining(proto.node, self._functions))
         self._reserve(proto)
         self._graph(proto, Frame(graph, self._versions), f"graph {graph.name!r}")
         return graph
@@ -156,17 +158,18 @@ class Importer:
 
     # nodes
 
+    def _bounded(self, nodes: int) -> None:
+        if nodes > MAX_NODES:
+            subject, rule = f"model {self._model.graph.name!r}", f"must have at most {MAX_NODES} nodes"
+            raise GraphError(subject, f"{rule} after inlining its functions", remedy="leave a part of it out")
+
     def _body(self, nodes: Sequence[onnx.NodeProto], frame: Frame) -> None:
         for proto in nodes:
             self._node(proto, frame)
 
     def _node(self, proto: onnx.NodeProto, frame: Frame) -> None:
         self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise GraphError(
-                f"model {self._model.graph.name!r}",
-                f"must have at most {MAX_NODES} nodes after inlining its functions",
-            )
+        self._bounded(self._nodes)
         domain = standard_domain(proto.domain)
         stem = proto.name or next((name for name in proto.output if name), proto.op_type)
         name = frame.prefix + stem
@@ -190,8 +193,10 @@ class Importer:
         draft = Draft(
             proto.op_type, domain, name, inputs, list(proto.output), {}, frame.versions.get(domain, 1)
         )
-        self._check(draft, attributes)
+        checks = held(draft, attributes, typed=not self._deployed)
         for attribute in attributes:
+            if checks is not None and checks.left_out(attribute):
+                continue
             value = read_attribute(
                 attribute,
                 proto,
@@ -201,6 +206,8 @@ class Importer:
             )
             if value is not None:
                 draft.attributes[attribute.name] = value
+            if checks is not None:
+                checks.value(attribute.name, value)
         if not domain:
             upgrade(draft, _Emitter(self, frame))
         deployed(draft)
@@ -210,24 +217,6 @@ class Importer:
             if item.key == _NAME_SCOPES:
                 self._scopes[name] = item.value
         self._place(draft, frame)
-
-    def _check(self, draft: Draft, attributes: Sequence[onnx.AttributeProto]) -> None:
-        """Holds a node against the schema of its version."""
-        check_version(draft.op_type, draft.domain, draft.version, draft.subject)
-        schema = schema_of(draft.op_type, draft.domain, draft.version)
-        if schema is None:
-            return
-        checks = Checks(schema, draft.subject, draft.version)
-        names = [item.name for item in attributes]
-        checks.ports(draft.inputs, draft.outputs)
-        checks.names(names)
-        checks.given(names)
-        for attribute in attributes:
-            checks.kind(attribute)
-            if attribute.type == onnx.AttributeProto.INT:
-                checks.flag(attribute.name, attribute.i)
-        if not self._deployed:
-            checks.types([None if tensor is None else tensor.origin_dtype for tensor in draft.inputs])
 
     def _place(self, draft: Draft, frame: Frame) -> None:
         """Adds an upgraded node, or the body of its schema if the operator itself is not known."""

@@ -16,6 +16,7 @@ from onnx import defs
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError, suggest
+from ascendsim.frontends.onnx.upgrade import Draft
 
 DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"})
 """Domains whose schemas the onnx package has."""
@@ -31,11 +32,14 @@ _IN_ANY_SET = frozenset({"LayerNormalization"})
 _FLAGS = frozenset(
     {
         "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad",
-        "exclusive", "exclude_outside", "fmod", "input_forget", "inverse", "is_causal", "keepdims",
+        "exclusive", "exclude_outside", "fmod", "input_forget", "inverse", "interleaved", "is_causal",
+        "is_case_sensitive", "keepdims", "saturate", "zeros", "detect_negative", "detect_positive",
         "largest", "linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse",
         "select_last_index", "sorted", "storage_order", "training_mode", "transA", "transB", "upper",
     }
 )  # fmt: skip
+
+_WORDS = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 
 
 @cache
@@ -144,6 +148,12 @@ class Checks:
             rule = f"is unknown in operator set {version}, whose {schema.name} has {known}"
             raise GraphError(f"attribute {name!r} of {self.subject}", rule, remedy=remedy)
 
+    def left_out(self, attribute: onnx.AttributeProto) -> bool:
+        """Whether an attribute says nothing: empty text where the schema can do without."""
+        known = self.schema.attributes.get(attribute.name)
+        empty = attribute.type == onnx.AttributeProto.STRING and not attribute.s
+        return empty and known is not None and not known.required
+
     def given(self, names: Collection[str]) -> None:
         """Checks that a node has the attributes that have no default.
 
@@ -173,14 +183,19 @@ class Checks:
                 "export the model again",
             )
 
-    def flag(self, name: str, value: object) -> None:
-        """Checks that an attribute that says yes or no is 1 or 0.
+    def value(self, name: str, value: object) -> None:
+        """Checks that an attribute that says yes or no is 1 or 0, and one that is a word is one of its words.
 
         Raises:
-            GraphError: If it is another number, of which each program makes something else.
+            GraphError: If it is something else, of which each program makes another thing.
         """
-        if name in _FLAGS and name in self.schema.attributes and value not in (0, 1):
+        if name not in self.schema.attributes:
+            return
+        if name in _FLAGS and value not in (0, 1):
             raise GraphError(f"attribute {name!r} of {self.subject}", "must be 0 or 1", value)
+        if name in _WORDS and value not in _WORDS[name]:
+            rule = f"must be one of {', '.join(_WORDS[name])}"
+            raise GraphError(f"attribute {name!r} of {self.subject}", rule, repr(value))
 
     def types(self, types: Sequence[DType | None]) -> None:
         """Checks the element types of a node's inputs.
@@ -211,6 +226,36 @@ class Checks:
                 rule = f"needs one element type for {first} and {what}"
                 actual = f"{other.value} and {kind.value}"
                 raise GraphError(self.subject, rule, actual, "put a Cast in front of one")
+
+
+def held(draft: Draft, attributes: Sequence[onnx.AttributeProto], typed: bool) -> Checks | None:
+    """Holds a node of a file against the schema of its version, values of attributes aside.
+
+    Args:
+        draft: The node, as the file has it.
+        attributes: Of it.
+        typed: Whether its element types count.
+
+    Returns:
+        The checks, for values of attributes; None if there is no schema.
+
+    Raises:
+        GraphError: If it breaks a rule of the schema, or its operator came with a newer operator set.
+    """
+    check_version(draft.op_type, draft.domain, draft.version, draft.subject)
+    schema = schema_of(draft.op_type, draft.domain, draft.version)
+    if schema is None:
+        return None
+    checks = Checks(schema, draft.subject, draft.version)
+    names = [item.name for item in attributes]
+    checks.ports(draft.inputs, draft.outputs)
+    checks.names(names)
+    checks.given(names)
+    for attribute in attributes:
+        checks.kind(attribute)
+    if typed:
+        checks.types([None if tensor is None else tensor.origin_dtype for tensor in draft.inputs])
+    return checks
 
 
 @cache

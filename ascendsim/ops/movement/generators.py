@@ -16,7 +16,14 @@ from ascendsim.core.formats import BLOCK_BYTES
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work, filling, vector_dtype
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
-from ascendsim.ops.shared.dims import known_ints, need_shape, unknown_shape, vector_length, wrapped_axis
+from ascendsim.ops.shared.dims import (
+    known_ints,
+    need_shape,
+    need_vectors,
+    unknown_shape,
+    vector_length,
+    wrapped_axis,
+)
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, Label, by_labels, rank_of
 from ascendsim.opset.definition import Compute
@@ -53,6 +60,7 @@ def _fill_value(node: Node) -> Array:
 
 
 def _constant_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (0,))
     shape = known_ints(ctx, 0)
     if shape is not None and any(dim < 0 for dim in shape):
         raise ctx.fail("needs sizes that are not negative", shape)
@@ -198,6 +206,7 @@ def _cosine_lower(node: Node, _ctx: LowerContext) -> Work:
 
 
 def _affine_grid_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1,))
     size = known_ints(ctx, 1)
     if size is None:
         length = vector_length(ctx, 1)

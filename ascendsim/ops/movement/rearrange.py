@@ -21,7 +21,7 @@ from ascendsim.ops.shared.bursts import (
     vector_dtype,
 )
 from ascendsim.ops.shared.common import as_float32, finish
-from ascendsim.ops.shared.dims import known_ints, need_channels
+from ascendsim.ops.shared.dims import known_ints, need_channels, need_rank, need_vectors, vector_length
 from ascendsim.ops.shared.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
@@ -145,6 +145,7 @@ def _sequence_axes(node: Node) -> tuple[int, int]:
 
 def _reverse_infer(ctx: InferContext) -> None:
     batch, _ = _sequence_axes(ctx.node)
+    need_rank(ctx, 0, 2)
     need_channels(ctx, (1,), axis=batch)
     _same(ctx)
 
@@ -220,6 +221,11 @@ def _taps(node: Node, image: Sequence[int], block: Sequence[int]) -> tuple[tuple
 
 
 def _col2im_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1, 2))
+    count = vector_length(ctx, 2)
+    if count is not None:
+        for name, numbers in (("strides", count), ("dilations", count), ("pads", 2 * count)):
+            spatial_ints(ctx.node, name, count, 1, 0 if name == "pads" else 1, numbers)
     source, image, block = ctx.shape(0), known_ints(ctx, 1), known_ints(ctx, 2)
     if source is None or image is None or block is None:
         ctx.set(0, ctx.dtype(0), None)
@@ -228,8 +234,6 @@ def _col2im_infer(ctx: InferContext) -> None:
         raise ctx.fail(
             "needs columns of rank 3, and an image and a block of one rank", (list(source), image, block)
         )
-    for name, count in (("strides", len(image)), ("dilations", len(image)), ("pads", 2 * len(image))):
-        spatial_ints(ctx.node, name, len(image), 1, 0 if name == "pads" else 1, count)
     if min((*image, *block)) < 1:
         raise ctx.fail("needs positive sizes of image and block", (image, block))
     windows, taps = math.prod(_taps(ctx.node, image, block)[3]), math.prod(block)

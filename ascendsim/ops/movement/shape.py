@@ -122,7 +122,7 @@ def _squeeze_infer(ctx: InferContext) -> None:
             0, ctx.dtype(0), None if source is None or length is None else unknown_shape(len(source) - length)
         )
         return
-    if axes is None:
+    if not axes:  # onnxruntime takes an empty list for none
         known = all(isinstance(dim, int) for dim in source)
         ctx.set(0, ctx.dtype(0), tuple(dim for dim in source if dim != 1) if known else None)
         return
@@ -135,7 +135,7 @@ def _squeeze_infer(ctx: InferContext) -> None:
 
 def _squeeze(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array]:
     data = inputs[0]
-    if len(inputs) < 2 or inputs[1] is None:
+    if len(inputs) < 2 or inputs[1] is None or not inputs[1].size:
         return [data.reshape([dim for dim in data.shape if dim != 1])]
     axes = {int(axis) % data.ndim for axis in inputs[1].reshape(-1)} if data.ndim else set()
     if any(data.shape[axis] != 1 for axis in axes):

@@ -107,7 +107,7 @@ def _layer_infer(context: InferContext) -> None:
         reduced = (*shape[:axis], *(1,) * (len(shape) - axis))
     for port in (1, 2):
         need_within(context, port, shape)
-    stash = DType.FLOAT64 if context.dtype(0) is DType.FLOAT64 else DType.FLOAT32
+    stash = DType.FLOAT32
     for index in (1, 2):
         context.set(index, stash, reduced)
 
@@ -234,6 +234,13 @@ def _local_response(node: Node, x: Array) -> Array:
     return np.asarray(
         x / np.power(x.dtype.type(bias) + x.dtype.type(alpha / size) * total, x.dtype.type(beta))
     )
+
+
+def _response_check(context: InferContext) -> None:
+    need_rank(context, 0, 2)
+    size = context.node.attr("size")
+    if not isinstance(size, int) or size < 1:
+        raise context.fail("needs a size of 1 or more channels", size)
 
 
 def _lp_norm(node: Node, x: Array) -> Array:
@@ -387,7 +394,7 @@ OPERATORS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "LRN",
-        same_as(),
+        same_as(check=_response_check),
         with_numpy(_local_response),
         local_response_lower,
         Layout.ND,

@@ -65,6 +65,9 @@ def spread(node: Node, parameter: Array, shape: tuple[int, ...]) -> Array:
 def _quantize_infer(context: InferContext) -> None:
     wanted = context.node.attr("output_dtype")
     dtype = context.dtype(2) if context.has(2) else wanted if isinstance(wanted, DType) else DType.UINT8
+    if context.has(2) and isinstance(wanted, DType) and wanted is not dtype:
+        rule = "needs zero points of the type that output_dtype says"
+        raise context.fail(rule, f"{dtype.value} and {wanted.value}", "leave output_dtype out")
     if not dtype.is_integer or dtype.itemsize > 2:
         raise context.fail("needs an integer type of at most 16 bits to quantize to", dtype.value)
     _check(context, dtype)
@@ -122,7 +125,7 @@ def _dynamic(_node: Node, inputs: Sequence[Any], wanted: Sequence[np.dtype[Any]]
     """The range, widened to hold 0, is mapped to 0 .. 255."""
     x = as_float32(inputs[0])
     low, high = np.min(x, initial=np.float32(0)), np.max(x, initial=np.float32(0))
-    scale = np.float32((high - low) / np.float32(255))
+    scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
     with np.errstate(all="ignore"):
         zero = saturated(np.rint(-low / scale), np.dtype(np.uint8)) if scale else np.uint8(0)
         quotient = np.rint(x / scale) if scale else np.zeros_like(x)

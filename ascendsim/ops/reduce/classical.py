@@ -179,6 +179,11 @@ def _trees(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]
         np.asarray(node.attr("leaf_targetids"), np.int64),
         np.asarray(node.attr("leaf_weights"), data.dtype),
     )
+    last = int(np.max(node.attr("nodes_featureids"), initial=0))
+    if last >= data.shape[1]:
+        raise GraphError(
+            f"node {node.name!r} (TreeEnsemble)", f"needs more than {last} features", data.shape[1]
+        )
     roots, aggregate = node.attr("tree_roots"), int(node.attr("aggregate_function", 1))
     count = int(node.attr("n_targets", 1))
     start = {2: np.inf, 3: -np.inf}.get(aggregate, 0.0)

@@ -53,6 +53,14 @@ def vector_length(ctx: InferContext, index: int) -> int | None:
     return length if isinstance(length, int) else None
 
 
+def need_vectors(ctx: InferContext, ports: Iterable[int]) -> None:
+    """Refuses inputs (if they are there) that are known not to have one axis."""
+    for port in ports:
+        shape = ctx.shape(port) if ctx.has(port) else None
+        if shape is not None and len(shape) != 1:
+            raise ctx.fail(f"needs a list of numbers as input {port}", f"shape {list(shape)}")
+
+
 def may_equal(first: Shape | None, second: Shape | None) -> bool:
     """Whether two shapes may be the same: their ranks and all dimensions that are numbers on both sides
     agree.

@@ -36,6 +36,8 @@ def _infer(states: int) -> Infer:
         if given < kinds or given % kinds:
             raise ctx.fail(f"needs a rate, a count and groups of {kinds} tensors", ctx.node.input_count)
         count = given // kinds
+        if len(ctx.node.outputs) != (1 + states) * count:
+            raise ctx.fail(f"gives {(1 + states) * count} tensors", len(ctx.node.outputs))
         for number in range(count):
             need_shape(ctx, 2 + count + number, ctx.shape(2 + number))
             ctx.set(number, ctx.dtype(2 + number), ctx.shape(2 + number))
