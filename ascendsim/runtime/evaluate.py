@@ -43,7 +43,7 @@ class OtherShapesError(SimulationError):
             f"results of node {node.name!r} ({node.op_type})",
             f"must have shapes {[list(tensor.static_shape) for tensor in node.outputs]}",
             f"{[list(shape) for shape in self.shapes]}",
-            "its operator's shape rule and its kernel disagree; please report this",
+            "check the shapes that the model declares for them",
         )
 
 

@@ -144,8 +144,8 @@ def _threshold(node: Node, x: Array) -> Array:
 
 def _shrink(node: Node, x: Array) -> Array:
     limit, bias = _number(node, "lambd", 0.5), _number(node, "bias", 0.0)
-    zero, step = x.dtype.type(0), x.dtype.type(bias)
-    return np.asarray(np.where(x < -limit, x + step, np.where(x > limit, x - step, zero)))
+    step = x.dtype.type(bias) if x.dtype.kind == "f" else bias  # of integers: rounded to zero at the end
+    return np.asarray(np.where(x < -limit, x + step, np.where(x > limit, x - step, x.dtype.type(0))))
 
 
 def _hard_sigmoid(node: Node, x: Array) -> Array:

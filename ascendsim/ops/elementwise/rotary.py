@@ -10,7 +10,7 @@ import numpy as np
 from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Node
 from ascendsim.ops.shared.common import as_float32, elementwise_work, finish
-from ascendsim.ops.shared.dims import need_within
+from ascendsim.ops.shared.dims import need_shape, need_within
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -27,6 +27,11 @@ def _infer(ctx: InferContext) -> None:
         raise ctx.fail("needs num_heads beside rotary_embedding_dim", ctx.node.attr("num_heads"))
     if source is not None and len(source) == 3 and int(ctx.node.attr("num_heads", 0)) < 1:
         raise ctx.fail("needs num_heads for input of rank 3", ctx.node.attr("num_heads"))
+    for port in (1, 2):
+        table, rank = ctx.shape(port), 2 if ctx.has(3) else 3
+        if table is not None and len(table) != rank:
+            raise ctx.fail(f"needs input {port} of rank {rank}", list(table))
+        need_shape(ctx, port, ctx.shape(1))
     if source is not None:
         each = (source[0], source[2] if len(source) == 4 else source[1])  # position of each sequence
         need_within(ctx, 3, each)

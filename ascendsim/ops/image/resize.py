@@ -24,6 +24,7 @@ from ascendsim.ops.shared.common import (
     normalise_axis,
     on_ai_cpu,
 )
+from ascendsim.ops.shared.dims import vector_length
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
 from ascendsim.opset.facts import movement
@@ -115,6 +116,11 @@ def _infer(context: InferContext) -> None:
         return
     rank = len(shape)
     order = [normalise_axis(int(axis), rank) for axis in context.node.attr("axes", ()) or range(rank)]
+    for port in (2, 3):
+        count = vector_length(context, port) if context.has(port) else None
+        if count not in (None, 0, len(order)):
+            rule = f"needs {len(order)} numbers as input {port}, one an axis"
+            raise context.fail(rule, count)
     scales, sizes = (context.value(port) if context.has(port) else None for port in (2, 3))
     result: list[Dim] = list(shape)
     if all(isinstance(shape[axis], int) for axis in order) and (scales is not None or sizes is not None):

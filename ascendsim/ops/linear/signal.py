@@ -13,7 +13,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.movement.generators import dtype_attribute
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
-from ascendsim.ops.shared.dims import known_ints, need_rank, unknown_shape, wrapped_axis
+from ascendsim.ops.shared.dims import known_ints, need_numbers, need_rank, unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap, by_labels, rank_of
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -42,6 +42,7 @@ def _parts(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _dft_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (1, 2))
     source, length, axis = ctx.shape(0), known_ints(ctx, 1), known_ints(ctx, 2)
     inverse, onesided = ctx.node.attr("inverse", 0), ctx.node.attr("onesided", 0)
     if source is None:
@@ -95,6 +96,7 @@ def _stft_frames(ctx_length: int, frame: int, step: int) -> int:
 
 
 def _stft_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (1, 3))
     need_rank(ctx, 0, 2)
     signal, step, frame, window = (
         ctx.shape(0),
@@ -141,6 +143,7 @@ def _stft(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
 
 
 def _mel_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, range(5))
     bins, length = known_ints(ctx, 0), known_ints(ctx, 1)
     dtype = dtype_attribute(ctx.node, "output_datatype", DType.FLOAT32)
     ctx.set(0, dtype, (None if length is None else length[0] // 2 + 1, None if bins is None else bins[0]))

@@ -18,6 +18,7 @@ from ascendsim.ops.shared.bursts import SCALAR_CYCLES_PER_INDEX, fill_work, fill
 from ascendsim.ops.shared.common import as_float32, finish, on_ai_cpu
 from ascendsim.ops.shared.dims import (
     known_ints,
+    need_numbers,
     need_shape,
     need_vectors,
     unknown_shape,
@@ -76,6 +77,7 @@ def _constant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Arr
 
 
 def _range_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, range(3))
     start, limit, delta = (ctx.value(index) for index in range(3))
     if start is None or limit is None or delta is None:
         ctx.set(0, ctx.dtype(0), (None,))
@@ -131,6 +133,7 @@ def _eye_lower(node: Node, _ctx: LowerContext) -> Work:
 
 
 def _one_hot_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (1,))
     indices, depth = ctx.shape(0), known_ints(ctx, 1)
     need_shape(ctx, 2, (2,))
     if indices is None:
@@ -180,6 +183,7 @@ def _hot_rows(node: Node, indices: Ref, target: Ref, ctx: LowerContext) -> Vecto
 
 
 def _window_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (0,))
     size = known_ints(ctx, 0)
     if size is not None and size[0] < 0:
         raise ctx.fail("needs a size that is not negative", size[0])

@@ -11,7 +11,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import filling, moving, repacking
-from ascendsim.ops.shared.dims import known_ints, unknown_shape, wrapped_axes
+from ascendsim.ops.shared.dims import known_ints, need_vectors, unknown_shape, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
 from ascendsim.opset.facts import OpPattern, movement
@@ -104,6 +104,7 @@ def _crop_targets(ctx: InferContext, rank: int) -> tuple[int, ...]:
 
 
 def _crop_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1,))
     source, target = ctx.shape(0), known_ints(ctx, 1)
     if source is None:
         ctx.set(0, ctx.dtype(0), None)

@@ -21,7 +21,14 @@ from ascendsim.ops.shared.bursts import (
     vector_dtype,
 )
 from ascendsim.ops.shared.common import as_float32, finish
-from ascendsim.ops.shared.dims import known_ints, need_channels, need_rank, need_vectors, vector_length
+from ascendsim.ops.shared.dims import (
+    known_ints,
+    need_channels,
+    need_numbers,
+    need_rank,
+    need_vectors,
+    vector_length,
+)
 from ascendsim.ops.shared.windows import spatial_ints
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, WHOLE, AxisMap, by_labels, rank_of
@@ -185,6 +192,7 @@ def _trilu(node: Node, inputs: Sequence[Any], _wanted: Wanted) -> Sequence[Array
 
 
 def _trilu_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (1,))
     source = ctx.shape(0)
     if source is not None and len(source) < 2:
         raise ctx.fail("needs a tensor of rank 2 or more", list(source))
@@ -208,9 +216,9 @@ def _trilu_lower(node: Node, _ctx: LowerContext) -> Work:
 def _taps(node: Node, image: Sequence[int], block: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Strides, dilations, pads before, and window counts per axis of Col2Im."""
     count = len(image)
-    strides = tuple(node.attr("strides", (1,) * count))
-    dilations = tuple(node.attr("dilations", (1,) * count))
-    pads = tuple(node.attr("pads", (0,) * 2 * count))
+    strides = spatial_ints(node, "strides", count, 1, 1)
+    dilations = spatial_ints(node, "dilations", count, 1, 1)
+    pads = spatial_ints(node, "pads", count, 0, 0, 2 * count)
     windows = tuple(
         (image[axis] + pads[axis] + pads[axis + count] - dilations[axis] * (block[axis] - 1) - 1)
         // strides[axis]

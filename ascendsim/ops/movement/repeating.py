@@ -20,6 +20,7 @@ from ascendsim.ops.shared.bursts import (
 from ascendsim.ops.shared.common import broadcast_shapes, split_broadcast
 from ascendsim.ops.shared.dims import (
     known_ints,
+    need_vectors,
     unknown_shape,
     vector_length,
 )
@@ -45,6 +46,7 @@ MOST_GROWTH = 256
 
 
 def _expand_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1,))
     source, target = ctx.shape(0), known_ints(ctx, 1)
     if source is None or target is None:
         length = vector_length(ctx, 1)
@@ -169,6 +171,7 @@ def _expand_lower(node: Node, ctx: LowerContext) -> Work:
 
 
 def _tile_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1,))
     source, repeats = ctx.shape(0), known_ints(ctx, 1)
     if source is None or repeats is None:
         ctx.set(0, ctx.dtype(0), unknown_shape(len(source) if source is not None else vector_length(ctx, 1)))

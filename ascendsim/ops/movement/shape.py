@@ -18,7 +18,15 @@ from ascendsim.core.errors import GraphError
 from ascendsim.graph.ir import Array, Dim, Node, Shape
 from ascendsim.ops.shared.bursts import filling, moving
 from ascendsim.ops.shared.common import as_float32, finish
-from ascendsim.ops.shared.dims import known_ints, product, ratio, unknown_shape, vector_length, wrapped_axes
+from ascendsim.ops.shared.dims import (
+    known_ints,
+    need_vectors,
+    product,
+    ratio,
+    unknown_shape,
+    vector_length,
+    wrapped_axes,
+)
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import NOTHING_SAID, AxisMap
 from ascendsim.opset.facts import Facts, Kind, OpPattern, Precision, movement
@@ -33,6 +41,7 @@ def _alias(node: Node, _ctx: LowerContext) -> NoTask:
 
 
 def _reshape_infer(ctx: InferContext) -> None:
+    need_vectors(ctx, (1,))
     source, target = ctx.shape(0), known_ints(ctx, 1)
     if target is None:
         ctx.set(0, ctx.dtype(0), unknown_shape(vector_length(ctx, 1)))

@@ -96,6 +96,8 @@ def _check_trees(node: Node, features: Dim, ctx: InferContext) -> None:
     names = ("nodes_truenodeids", "nodes_falsenodeids", "nodes_trueleafs", "nodes_falseleafs")
     ids = np.asarray(node.attr("nodes_featureids", ()), np.int64)
     sizes = {name: np.size(node.attr(name, ())) for name in (*names, "nodes_modes", "nodes_splits")}
+    if "nodes_missing_value_tracks_true" in node.attributes:
+        sizes["nodes_missing_value_tracks_true"] = np.size(node.attr("nodes_missing_value_tracks_true"))
     for name, size in sizes.items():
         if size != ids.size:
             raise ctx.fail(f"needs as many {name} as nodes_featureids ({ids.size})", size)
@@ -225,8 +227,27 @@ def _tfidf_infer(ctx: InferContext) -> None:
     source, indexes = ctx.shape(0), ctx.node.attr("ngram_indexes", ())
     if ctx.node.attr("pool_int64s") is None:
         raise ctx.fail("needs pool_int64s", remedy="strings are not supported")
+    if source is not None and len(source) not in (1, 2):
+        raise ctx.fail("needs items of rank 1 or 2", f"shape {list(source)}")
+    _check_grams(ctx)
     size = max(indexes, default=-1) + 1
     ctx.set(0, DType.FLOAT32, None if source is None else (*source[:-1], size))
+
+
+def _check_grams(ctx: InferContext) -> None:
+    """Refuses a pool that does not fall into n-grams of the lengths that its counts say."""
+    node = ctx.node
+    pool, indexes, starts = (node.attr(name, ()) for name in ("pool_int64s", "ngram_indexes", "ngram_counts"))
+    grams = 0
+    for length, (first, last) in enumerate(zip(starts, (*starts[1:], len(pool)), strict=False), 1):
+        if not 0 <= first <= last or (last - first) % length:
+            raise ctx.fail("needs ngram_counts that cut pool_int64s into n-grams", starts)
+        grams += (last - first) // length
+    if grams != len(indexes) or min(indexes, default=0) < 0:
+        raise ctx.fail(f"needs {grams} ngram_indexes of 0 or more, one an n-gram", indexes)
+    weights = node.attr("weights") or indexes
+    if len(weights) != len(indexes):
+        raise ctx.fail(f"needs {len(indexes)} weights, one an n-gram", len(weights))
 
 
 def _pool(node: Node) -> dict[tuple[int, ...], int]:

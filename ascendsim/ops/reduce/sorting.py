@@ -18,7 +18,7 @@ from ascendsim.core.formats import REPEAT_BYTES
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import transpose_work, turned_copy
 from ascendsim.ops.shared.common import as_float32, on_ai_cpu
-from ascendsim.ops.shared.dims import known_ints, unknown_shape, wrapped_axis
+from ascendsim.ops.shared.dims import known_ints, need_numbers, unknown_shape, wrapped_axis
 from ascendsim.opset import InferContext, OpDef
 from ascendsim.opset.definition import Compute, Lower
 from ascendsim.opset.facts import Facts, Kind, Precision
@@ -41,6 +41,7 @@ SORT_RUN = 32  # elements that one sort instruction orders; merges go four lists
 
 
 def _topk_infer(ctx: InferContext) -> None:
+    need_numbers(ctx, (1,))
     source, count = ctx.shape(0), known_ints(ctx, 1)
     if source is None:
         shape = None

@@ -61,6 +61,14 @@ def need_vectors(ctx: InferContext, ports: Iterable[int]) -> None:
             raise ctx.fail(f"needs a list of numbers as input {port}", f"shape {list(shape)}")
 
 
+def need_numbers(ctx: InferContext, ports: Iterable[int]) -> None:
+    """Refuses inputs (if they are there) that are known to hold more or less than one number."""
+    for port in ports:
+        shape = ctx.shape(port) if ctx.has(port) else None
+        if shape is not None and any(isinstance(dim, int) and dim != 1 for dim in shape):
+            raise ctx.fail(f"needs one number as input {port}", f"shape {list(shape)}")
+
+
 def may_equal(first: Shape | None, second: Shape | None) -> bool:
     """Whether two shapes may be the same: their ranks and all dimensions that are numbers on both sides
     agree.
