@@ -25,7 +25,7 @@ from ascendsim.frontends.onnx.microsoft import translated
 from ascendsim.frontends.onnx.order import execution_order
 from ascendsim.frontends.onnx.schemas import held
 from ascendsim.frontends.onnx.tensors import Absent, ExternalFiles, read_tensor
-from ascendsim.frontends.onnx.types import check_declared, value_type
+from ascendsim.frontends.onnx.types import value_type
 from ascendsim.frontends.onnx.upgrade import Draft, upgrade
 from ascendsim.graph.ir import Array, AttributeValue, Constant, Graph, Node, Shape, Tensor
 from ascendsim.opset import OpSet
@@ -115,10 +115,7 @@ class Importer:
             frame.graph.inputs.append(tensor_)
         self._body(execution_order(proto.node, subject), frame)
         for value in proto.output:
-            made = self._output(value.name, frame, subject)
-            if not self._deployed:
-                check_declared(value, made.origin_dtype, subject)
-            frame.graph.outputs.append(made)
+            frame.graph.outputs.append(self._output(value.name, frame, subject))
 
     def _output(self, name: str, frame: Frame, subject: str) -> Tensor:
         tensor = frame.values.get(name)

@@ -87,17 +87,3 @@ def _dim(dim: onnx.TensorShapeProto.Dimension, subject: str) -> Dim:
             )
         return int(dim.dim_value)
     return None if _NO_NAME.fullmatch(dim.dim_param) else dim.dim_param
-
-
-def check_declared(value: onnx.ValueInfoProto, found: DType | None, subject: str) -> None:
-    """Checks that an output has the element type that the file declares for it.
-
-    Raises:
-        GraphError: If it has another one.
-    """
-    said = DTYPES.get(value.type.tensor_type.elem_type)
-    if found is not None and said is not None and said is not found:
-        rule, actual = f"is declared as {said.value}, and its operator gives", found.value
-        raise GraphError(
-            f"output {value.name!r} of {subject}", f"{rule} {actual}", remedy="export the model again"
-        )
