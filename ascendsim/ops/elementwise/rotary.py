@@ -23,8 +23,6 @@ def _infer(ctx: InferContext) -> None:
     source = ctx.shape(0)
     if source is not None and len(source) not in (3, 4):
         raise ctx.fail("needs a tensor of rank 3 or 4", list(source))
-    if int(ctx.node.attr("rotary_embedding_dim", 0)) > 0 and int(ctx.node.attr("num_heads", 0)) < 1:
-        raise ctx.fail("needs num_heads beside rotary_embedding_dim", ctx.node.attr("num_heads"))
     if source is not None and len(source) == 3 and int(ctx.node.attr("num_heads", 0)) < 1:
         raise ctx.fail("needs num_heads for input of rank 3", ctx.node.attr("num_heads"))
     for port in (1, 2):

@@ -119,8 +119,7 @@ def _infer(context: InferContext) -> None:
     for port in (2, 3):
         count = vector_length(context, port) if context.has(port) else None
         if count not in (None, 0, len(order)):
-            rule = f"needs {len(order)} numbers as input {port}, one an axis"
-            raise context.fail(rule, count)
+            raise context.fail(f"needs {len(order)} scales or sizes", count)
     scales, sizes = (context.value(port) if context.has(port) else None for port in (2, 3))
     result: list[Dim] = list(shape)
     if all(isinstance(shape[axis], int) for axis in order) and (scales is not None or sizes is not None):
