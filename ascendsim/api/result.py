@@ -407,7 +407,6 @@ class Result:
         """One HTML page to open, mail and keep: timeline, operators, roofline, memory, graph, chip's figures.
 
         It needs no network, and a notebook shows it. Instructions are in it where the run recorded them.
-        Needs the extra `ascendsim[report]`.
 
         Args:
             path: File to write, ends in .html; None = a notebook alone shall show it.
@@ -416,7 +415,7 @@ class Result:
             sensitivity: What each figure of the chip could change: `asim.sensitivity(...).table()`.
 
         Raises:
-            InputError: If jinja2 is missing, the page would be too large, or the file cannot be written.
+            InputError: If the page would be too large, or the file cannot be written.
         """
         from ascendsim.api.reporting import report
 

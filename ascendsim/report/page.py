@@ -123,15 +123,8 @@ def _asset(name: str) -> str:
 
 @cache
 def _template() -> Any:
-    """The page's template; everything that goes into it is escaped but this package's own files.
+    """The page's template; everything that goes into it is escaped but this package's own files."""
+    from jinja2 import Environment, StrictUndefined
 
-    Raises:
-        InputError: If jinja2 is missing.
-    """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        remedy = "python -m pip install 'ascendsim[report]'"
-        raise InputError("reports", "need jinja2, which is not installed", remedy=remedy) from None
     source = (resources.files(__package__) / "templates" / "page.html.j2").read_text(encoding="utf-8")
     return Environment(autoescape=True, undefined=StrictUndefined).from_string(source)

@@ -1,6 +1,7 @@
 """Numba's cache of compiled kernels, with a sum in front of each file: what a disk has damaged, and what lies
 under the name of something else, is compiled anew, as its machine code would run as it is. A disk that takes
-no more stops nothing.
+no more stops nothing. Files lie where the content of a function's source says, not its path, so that all
+environments with one version of the package share what is compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core import config
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    UserProvidedCacheLocator,
+)
 
 _LOG = logging.getLogger("ascendsim")
 _SUM = 16  # bytes
@@ -53,6 +60,22 @@ class _CheckedFile(IndexDataCacheFile):  # type: ignore[misc]
             file.write(_sum(path, content) + content)
 
 
+class _ByContent(UserProvidedCacheLocator):  # type: ignore[misc]
+    """The folder of a function: named by what its source file says."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._content = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        self._cache_path = str(Path(config.CACHE_DIR) / f"{Path(file).stem}_{self._content[:16]}")
+
+    def get_source_stamp(self) -> str:
+        return self._content
+
+
+class _Files(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_ByContent,)
+
+
 class CheckedCache(FunctionCache):  # type: ignore[misc]
     """The cache of one function.
 
@@ -62,6 +85,8 @@ class CheckedCache(FunctionCache):  # type: ignore[misc]
     Raises:
         RuntimeError: If there is no place for it.
     """
+
+    _impl_class = _Files
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)

@@ -3,7 +3,7 @@ sources.
 
 Numba keys its cache on the file that holds a function, so an edited helper in another file would leave a
 stale result behind. Here the cache folder is named after a hash of every source file of the package; any edit
-starts a new one.
+starts a new one, and environments that have the same sources and versions share one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
+import llvmlite
 import numba
+import numpy as np
 from numba.core import config, event
 
 from ascendsim_kernels.checked_cache import CheckedCache
@@ -49,7 +51,8 @@ def cache_folder() -> Path | None:
     `$NUMBA_CACHE_DIR`, else `$XDG_CACHE_HOME/ascendsim`, else `~/.cache/ascendsim`; where that cannot be
     written (a container without a home), a folder of the user's own among the temporary files.
     """
-    digest = hashlib.sha256(numba.__version__.encode())
+    versions = (numba.__version__, llvmlite.__version__, np.__version__)  # environments share the folder
+    digest = hashlib.sha256(" ".join(versions).encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.name.encode() + source.read_bytes())
     key = digest.hexdigest()[:16]

@@ -136,6 +136,27 @@ def test_a_full_disk_stops_no_kernel_and_is_said_once(
     assert os.strerror(number) in told[0]
 
 
+def test_environments_share_what_is_compiled(tmp_path: Path) -> None:
+    """The same source at another place, as in a second environment, finds what the first one has compiled;
+    another source under the same names does not."""
+    program = (
+        "import sys; from pathlib import Path; from ascendsim_kernels.jit import kernel\n"
+        "sys.path.insert(0, sys.argv[1]); from shared import add\n"
+        "print(add(2, 3), sum(add.stats.cache_hits.values()))\n"
+    )
+    source = "from ascendsim_kernels.jit import kernel\n@kernel\ndef add(a, b):\n    return a {} b\n"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    said = []
+    for name, sign in (("first", "+"), ("second", "+"), ("third", "-"), ("first", "+")):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "shared.py").write_text(source.format(sign), encoding="utf-8")
+        command = [sys.executable, "-c", program, str(tmp_path / name)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        said.append(done.stdout.strip())
+    assert said == ["5 0", "5 1", "-1 0", "5 1"]
+
+
 def test_kernels_run_where_nothing_can_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -87,14 +86,6 @@ def test_paths_that_cannot_be(path: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         comparison().report(tmp_path / path)
     assert [item.name for item in tmp_path.iterdir()] == ["folder.html"]
-
-
-def test_without_jinja2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    page._template.cache_clear()
-    with pytest.raises(InputError, match=r"need jinja2.*pip install 'ascendsim\[report\]'"):
-        comparison().report(tmp_path / "r.html")
-    page._template.cache_clear()
 
 
 def test_large_pages_warn_and_larger_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
