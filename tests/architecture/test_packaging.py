@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -24,3 +26,37 @@ def test_every_file_of_a_package_is_packed(folder: str) -> None:
         and not any(fnmatch(path.name, pattern) for pattern in patterns)
     ]
     assert not forgotten
+
+
+def _recipe(target: str) -> str:
+    """What make would do for a target in a checkout without an environment."""
+    done = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "VENV=.venv-none", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_the_demo_installs_what_a_user_needs_and_no_more() -> None:
+    demo = _recipe("demo")
+    assert re.findall(r"-m pip install .*", demo)[-1].endswith("--no-build-isolation -e .")
+    for word in ("[dev]", "requirements", "torch", "pytest", "mypy"):
+        assert word not in demo, word
+    assert demo.count(".venv-none/bin/ascendsim ") == 2  # a run, and unfused against fused
+
+
+def test_tests_complete_the_environment_of_the_demo() -> None:
+    demo, setup = _recipe("demo"), _recipe("setup")
+    installed = [line for line in demo.splitlines() if "pip install" in line]
+    assert [line for line in setup.splitlines() if "pip install" in line][: len(installed)] == installed
+    assert "-e '.[dev]'" in setup
+
+
+def test_a_user_needs_no_extra_for_reports() -> None:
+    project = PROJECT["project"]
+    needed = {re.split(r"[<>=]", text)[0] for text in project["dependencies"]}
+    assert "jinja2" in needed
+    assert not needed & {"torch", "pandas", "pytest", "mypy", "onnxruntime"}
