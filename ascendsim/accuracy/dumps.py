@@ -1,8 +1,11 @@
-"""A dump of the user's own: arrays by tensor or operator, from a dictionary or a folder of .npy files."""
+"""Files of arrays: a dump of the user's own, by tensor or operator, from a dictionary or a folder of .npy
+files; and outputs as an .npz file.
+"""
 
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from os import PathLike
@@ -12,6 +15,7 @@ from typing import Any, Union
 import numpy as np
 
 from ascendsim.core.errors import InputError
+from ascendsim.core.files import open_whole
 from ascendsim.graph.ir import Array, Graph, Tensor
 
 Golden = Union[str, PathLike[str], Mapping[str, Any], None]
@@ -88,3 +92,28 @@ def read_array(path: str | PathLike[str]) -> Array:
             f"file {str(path)!r}", "must hold one array", "an archive of several", "write it with numpy.save"
         )
     return array
+
+
+def write_arrays(path: str | PathLike[str], arrays: Mapping[str, Array]) -> Path:
+    """Writes arrays as an .npz file, each under its name with "/" written as "_". `numpy.savez` takes names
+    as those of its arguments, so that an output could not be called "file".
+
+    Args:
+        path: The file.
+        arrays: By name. Of two whose written names are alike the later one has a number behind it.
+
+    Raises:
+        InputError: If it cannot be written.
+    """
+    taken: set[str] = set()
+    with open_whole(path) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            written = stem = name.replace("/", "_")
+            number = 1
+            while written in taken:
+                number += 1
+                written = f"{stem}_{number}"
+            taken.add(written)
+            with archive.open(f"{written}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
+    return Path(path)

@@ -350,15 +350,12 @@ def _print_tiles(found: TileCoverage) -> None:
 
 
 def _write(result: Result, folder: Path, values: str) -> list[Path]:
-    import numpy as np
-
-    from ascendsim.core.files import open_whole, remove_file
+    from ascendsim.accuracy.dumps import write_arrays
+    from ascendsim.core.files import remove_file
 
     written = list(result.save(folder))
     if values != "off":
-        with open_whole(folder / "outputs.npz") as stream:
-            np.savez(stream, **{name.replace("/", "_"): array for name, array in result.outputs.items()})  # type: ignore[arg-type]
-        written.append(folder / "outputs.npz")
+        written.append(write_arrays(folder / "outputs.npz", result.outputs))
     else:
         remove_file(folder / "outputs.npz")  # those of an earlier run are not of this one
     return written

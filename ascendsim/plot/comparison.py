@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.plot.drawing import LAUNCHED, LIKELY, LaneArtist, draw_legend
-from ascendsim.plot.figures import Picture
+from ascendsim.plot.figures import Picture, lay_out
 from ascendsim.plot.frame import (
     draw_frame,
     duration_text,
@@ -128,7 +128,7 @@ class ComparisonDisplay(Picture):
             write_shares(ax, variant.lanes, own_tops, (0.0, max(variant.end_us, 1e-3)))
         if own:
             # settles the layout, so that pixel widths are those of the final picture
-            self.figure_.draw_without_rendering()
+            lay_out(self.figure_)
         artist = LaneArtist(ax, self.window, time_scale(self.window), None)
         for lane, top, variant in placed:
             artist.draw(lane, top, lane_height(lane), variant.end_us)

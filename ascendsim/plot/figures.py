@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -95,6 +97,22 @@ def dress(ax: Axes, title: str, x_label: str, y_label: str) -> None:
         ax.spines[side].set_visible(False)
 
 
+@contextmanager
+def _any_letters() -> Iterator[None]:
+    """Names may have letters that the font does not (Chinese ones): these are boxes, and nobody is warned of
+    each.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from", UserWarning)
+        yield
+
+
+def lay_out(figure: Figure) -> None:
+    """Gives axes and texts their final places, which what is drawn into them may ask for."""
+    with _any_letters():
+        figure.draw_without_rendering()
+
+
 def figure_of(ax: Axes) -> Figure:
     """The figure that axes belong to, at the outermost level."""
     figure = ax.get_figure(root=True)
@@ -115,7 +133,8 @@ def text_width(text: str, size: float, dpi: float) -> float:
     """Width of a text in pixels at a font size in points."""
     from matplotlib.font_manager import FontProperties
 
-    width, _, _ = _renderer(dpi).get_text_width_height_descent(text, FontProperties(size=size), False)  # type: ignore[no-untyped-call]
+    with _any_letters():
+        width, _, _ = _renderer(dpi).get_text_width_height_descent(text, FontProperties(size=size), False)  # type: ignore[no-untyped-call]
     return float(width)
 
 
@@ -174,7 +193,7 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:
         "svg": {"Date": None},
         "pdf": {"CreationDate": None},
     }[kind]
-    with mpl.rc_context({"svg.hashsalt": "ascendsim"}):
+    with mpl.rc_context({"svg.hashsalt": "ascendsim"}), _any_letters():
         figure.savefig(buffer, format=kind, metadata=undated)
     return write_whole(target, buffer.getvalue())
 
@@ -182,5 +201,6 @@ def save_figure(figure: Figure, path: str | PathLike[str]) -> Path:
 def png_bytes(figure: Figure) -> bytes:
     """The figure as PNG, for notebooks."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
+    with _any_letters():
+        figure.savefig(buffer, format="png")
     return buffer.getvalue()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from ascendsim.isa.program import Region
-from ascendsim.plot.figures import Picture, dress, fits
+from ascendsim.plot.figures import Picture, dress, fits, lay_out
 from ascendsim.plot.palette import INK, ink_on
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class MemoryMapDisplay(Picture):
 
     def _write_names(self, ax: Axes, scale: float, top: float) -> None:
         """Names inside of rectangles that have room for them."""
-        self.figure_.draw_without_rendering()
+        lay_out(self.figure_)
         dpi, pixels = self.figure_.dpi, ax.get_window_extent().width
         width = self.edges[-1] - self.edges[0] or 1.0
         for item in self.rectangles:

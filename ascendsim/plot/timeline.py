@@ -18,7 +18,7 @@ from ascendsim.core.arguments import checked, refuse_unknown
 from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Table
 from ascendsim.plot.drawing import LAUNCHED, LaneArtist, draw_legend
-from ascendsim.plot.figures import Picture
+from ascendsim.plot.figures import Picture, lay_out
 from ascendsim.plot.frame import (
     draw_frame,
     duration_text,
@@ -90,7 +90,7 @@ class TimelineDisplay(Picture):
         write_shares(ax, self.lanes, tops, self.window)
         if own:
             # settles the layout, so that pixel widths are those of the final picture
-            self.figure_.draw_without_rendering()
+            lay_out(self.figure_)
         artist = LaneArtist(ax, self.window, time_scale(self.window), self.highlighted)
         for lane, top in zip(self.lanes, tops, strict=False):
             artist.draw(lane, float(top), lane_height(lane))

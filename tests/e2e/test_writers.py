@@ -181,6 +181,24 @@ def test_outputs_of_an_earlier_run_go_and_nothing_else_does(tmp_path: Path) -> N
     assert (folder / "outputs.npz").is_symlink()
 
 
+def test_outputs_may_have_any_name(tmp_path: Path) -> None:
+    """Also those of arguments of numpy's writer, and two that differ in what is no letter of a file name."""
+    names = ("file", "args", "allow_pickle", "a/b", "a_b", "a_b_2", "中", "n" * 300, "../up")
+    builder = asim.GraphBuilder("names")
+    x = builder.input("x", (2, 3))
+    for number, name in enumerate(names):
+        builder.output(builder.op("Add", x, np.full((1,), number, np.float32)), name)
+    (tmp_path / "names.onnx").write_bytes(export_onnx(builder.build()))
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.float32))
+    command(
+        "run", str(tmp_path / "names.onnx"), "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path)
+    )
+    with np.load(tmp_path / "outputs.npz", allow_pickle=False) as found:
+        assert sorted(float(found[name].max()) for name in found) == [float(n) for n in range(len(names))]
+        assert float(found["file"].max()) == 0.0
+        assert not any("/" in name for name in found)
+
+
 def test_a_store_lies_at_the_end_of_links_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to("real.db")
     with Store(tmp_path / "link.db") as store:
