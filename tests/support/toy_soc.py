@@ -7,6 +7,7 @@ from typing import Any
 
 from ascendsim.soc.spec import (
     AiCpuSpec,
+    ArithmeticSpec,
     BufferSpec,
     CtrlCpuSpec,
     CubeSpec,
@@ -59,6 +60,7 @@ TOY = SocSpec(
         bank_conflict_cycles=1,
         write_conflict_cycles=0.5,
     ),
+    arithmetic=ArithmeticSpec(overflow=("inf_nan", "saturation")),
     buffers=BufferSpec(
         l0a=65536, l0b=65536, l0c=262144, l1=1048576, ub=262144, bias_table=None, fixpipe=None
     ),
