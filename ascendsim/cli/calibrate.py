@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import add_soc_option, print_table
+from ascendsim.cli.common import MODELS, add_soc_option, print_table
 from ascendsim.cli.scores import score_cells
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "calibrate"
 HELP = "fit a chip's constants to measurements of your own, as a chip file"
-
-_MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checkout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_soc_option(parser, required=True, help="the shipped chip to fit")
     parser.add_argument(
         "--models",
-        default=str(_MODELS),
+        default=str(MODELS),
         metavar="DIR",
         help="folder with the networks (default: that of a checkout)",
     )

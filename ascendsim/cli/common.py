@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ascendsim.core.errors import InputError
@@ -17,6 +18,9 @@ from ascendsim.core.text_table import (
     stacked_heads,
 )
 
+_HERE = Path(__file__).parents[2] / "tests" / "data" / "models"
+# the networks that published measurements are of: in a checkout, beside the package or where one stands
+MODELS = _HERE if _HERE.is_dir() else Path("tests", "data", "models")
 Cell = str | int | float
 PIPE_WIDTH = 120  # letters of a line where there is no terminal: logs, mails and pages show as many
 _MAX_RANK = 32  # dimensions of a tensor; ONNX files in use have at most 8

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ascendsim.cli import validate_micro, validate_operators, validate_training
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import MODELS, print_table
 from ascendsim.cli.model_options import check_folder, positive, progress
 from ascendsim.cli.scores import print_worst, score_cells
 from ascendsim.core.errors import InputError, suggest
@@ -30,7 +30,6 @@ NAME = "validate"
 HELP = "score the simulator against published measurements"
 
 MOST_PROCESSES = 2  # each holds a network and its program: some hundred megabytes
-_MODELS = Path(__file__).parents[2] / "tests" / "data" / "models"  # in a checkout
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     models.add_argument(
         "--models",
-        default=str(_MODELS),
+        default=str(MODELS),
         metavar="DIR",
         help="folder with the network structures (default: that of a checkout)",
     )
@@ -78,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     steps = "throughput of training steps"
     validate_training.configure(
         kinds.add_parser("training", help=steps, description="Scores the throughput of training steps."),
-        _MODELS,
+        MODELS,
     )
     times = "times of single operators"
     validate_operators.configure(

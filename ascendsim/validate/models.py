@@ -208,8 +208,15 @@ def structure(file: str, folder: Path) -> Path:
     """The path of a structure file.
 
     Raises:
-        InputError: If it is missing.
+        InputError: If it, or the folder, is missing.
     """
+    if not folder.is_dir():
+        raise InputError(
+            f"folder {str(folder)!r}",
+            "of network structures does not exist",
+            remedy="they are no part of the package: run it in a clone of the repository, or name a folder "
+            "with --models",
+        )
     path = folder / file
     if not path.is_file():
         raise InputError(

@@ -24,8 +24,9 @@ from ascendsim import soc
 from ascendsim.api.loading import load
 from ascendsim.api.running import simulate
 from ascendsim.cli.main import main
+from ascendsim.core.errors import InputError
 from ascendsim.validate import Point, Prediction, compare_models, measured_points, predictions, score, worst
-from ascendsim.validate.models import call_us, compile_point, in_lines, next_in, of_points
+from ascendsim.validate.models import call_us, compile_point, in_lines, next_in, of_points, structure
 from ascendsim.validate.roofline import roofline_us
 from ascendsim.validate.score import spearman
 
@@ -245,3 +246,13 @@ def _drain(terminal: int) -> None:
     with contextlib.suppress(OSError):  # the other end is closed
         while os.read(terminal, 4096):
             pass
+
+
+def test_a_folder_that_is_not_there_is_named_with_what_it_should_be(tmp_path: Path) -> None:
+    """An installed package has no networks."""
+    with pytest.raises(
+        InputError, match="does not exist; they are no part of the package: run it in a clone"
+    ):
+        structure("resnet50.onnx", tmp_path / "none")
+    with pytest.raises(InputError, match=r"network structure 'resnet50.onnx' is not in"):
+        structure("resnet50.onnx", tmp_path)
