@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", choices=("device", "float32", "off"), help=values)
     add_choice_options(parser)
     ablate = (
-        "leave-one-out: switch each pass that did something off in turn and show what it contributes "
+        "switch the passes that did something on and off one at a time and show what each contributes "
         "(one fusion level, default: all)"
     )
     parser.add_argument("--ablate", action="store_true", help=ablate)
