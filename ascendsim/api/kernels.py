@@ -207,12 +207,12 @@ class _Launch:
                 rows, values, _ = scheduler.run(rows, values, end or meeting is not None)
             evaluator.run(rows, values)
 
-        def read(tensor: Any, address: int, where: str) -> Any:
+        def read(tensor: Any, address: int, where: str, element: str) -> Any:
             if evaluator is None:
                 raise KernelError(
                     where, "needs values, but only the time was asked for", remedy="leave values=False out"
                 )
-            return self._element(evaluator, tensor, address, where, core)
+            return self._element(evaluator, tensor, address, where, core, element)
 
         recorder = Recorder(self.context, core, sink, read, before, role=role, meeting=meeting)
         record(self.kernel, given, recorder)
@@ -229,15 +229,18 @@ class _Launch:
         signature = roller.signature(coarse, TRANSACTION_BYTES)
         self.streams[role] = Stream(signature, nodes)
 
-    def _element(self, evaluator: Evaluator, tensor: Any, address: int, where: str, core: int) -> Any:
+    def _element(
+        self, evaluator: Evaluator, tensor: Any, address: int, where: str, core: int, element: str
+    ) -> Any:
         box = Box(
             tensor.buffer, tensor.region.name if tensor.buffer is Buffer.GM else "", tensor.dtype.kind, ()
         )
         number = evaluator.memory.number(box)
         value, defined = evaluator.memory.element(number, address, tensor.dtype.kind.numpy)
         if not defined:
-            text = f"reads {tensor.buffer.value} {address:#x}, which nothing has written"
-            self.findings.add(Finding("undefined", where, text, core, self.rows, "write it first"))
+            place = f"{tensor.buffer.value} {address:#x}"
+            text = f"reads {f'{element} ({place})' if element else place}, which nothing has written"
+            self.findings.add(Finding("undefined", where, text, core, evaluator.done, "write it first"))
         return float(value) if tensor.dtype.kind.is_float else int(value)
 
     def _account(self, nodes: Sequence[Node], trips: tuple[int, ...]) -> None:
@@ -337,7 +340,7 @@ def _covered(spans: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelResult:
     """One run of a kernel.
 
@@ -364,6 +367,14 @@ class KernelResult:
         """Time from the task's start to its end in microseconds."""
         record = self.trace.tasks[0]
         return self.trace.us(record.end - record.start)
+
+    def __repr__(self) -> str:
+        cores = sum(group.count for group in self.program.tasks[0].groups)
+        found = f", {len(self.findings)} findings" if self.findings else ""
+        name = self.name if len(self.name) <= 24 else f"{self.name[:21]}..."
+        return (
+            f"KernelResult({name!r} on {cores} cores of {self.soc.name}: {self.duration_us:,.2f} us{found})"
+        )
 
     @cached_property
     def advice(self) -> tuple[Finding, ...]:
@@ -397,6 +408,34 @@ class KernelResult:
             for pipe in view.record.busy
         }
         return {pipe: self.trace.us(1) * ticks * max(1, view.record.rounds) for pipe, ticks in mean.items()}
+
+    def where_time_goes(self) -> Table:
+        """One row a part of the time: launch, each pipe while it alone is busy, several pipes at once, and
+        waiting; the parts add up to 100 %. Beside it how long each pipe is busy in all (`pipes`).
+
+        Parts are those of the core that ends last.
+        """
+        from ascendsim.core.table import Table as Made
+        from ascendsim.profiling.occupancy import occupancy
+
+        run = self.profile
+        parts = occupancy(run, run.tasks[0])
+        busy, whole = self.pipes(), run.tasks[0].record.end - run.tasks[0].record.start
+        listed: list[tuple[str, float | None, int]] = [("launch", None, parts.launch)]
+        listed += [(pipe, busy[pipe], parts.alone.get(pipe, 0)) for pipe in busy]
+        listed += [("several pipes at once", None, parts.several), ("waiting", None, parts.waiting)]
+        rows = tuple(
+            (
+                name,
+                own,
+                None if own is None else 100 * own / self.duration_us,
+                run.us(ticks),
+                100 * ticks / whole,
+            )
+            for name, own, ticks in listed
+        )
+        columns = ("Pipe", "Busy(us)", "Busy(%)", "Alone(us)", "Of the time(%)")
+        return Made("kernel_time", columns, rows)
 
     @checked()
     def plot_timeline(self, ax: Axes | None = None, **options: Any) -> TimelineDisplay:

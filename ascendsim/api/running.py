@@ -16,6 +16,7 @@ from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.naming import TaskNames
 from ascendsim.core.arguments import check_seed, checked
 from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.stopwatch import on_values
 from ascendsim.graph.ir import Array
 from ascendsim.images.forms import IMAGENET_MEAN, IMAGENET_STD, Fit
 from ascendsim.images.pictures import Images
@@ -273,16 +274,17 @@ def _tile_by_tile(
     arrays = checked_inputs(model.graph, inputs)
     result = _timed_once(model, instructions, progress, shortcuts)
     order = [one.task for one in result.trace.tasks]
-    found = evaluate(
-        model.graph,
-        model.program,
-        model.opset,
-        order,
-        arrays,
-        half=model.float16,
-        progress=progress,
-        tiles=tiles,
-    )
+    with on_values:
+        found = evaluate(
+            model.graph,
+            model.program,
+            model.opset,
+            order,
+            arrays,
+            half=model.float16,
+            progress=progress,
+            tiles=tiles,
+        )
     return replace(result, values=found)
 
 
@@ -297,24 +299,25 @@ def _with_values(
     tasks = len(model.program.tasks)
     watch = Watch(model.opset)
     found: list[dict[str, Array]] = []
+    orders: dict[int, list[int]] = {}  # tasks of each execution
+    for one in result.trace.tasks:
+        orders.setdefault(one.task // max(tasks, 1), []).append(one.task % max(tasks, 1))
     for number, arrays in enumerate(batches):
-        order = [
-            one.task - number * tasks for one in result.trace.tasks if one.task // max(tasks, 1) == number
-        ]
-        found.append(
-            evaluate(
-                model.graph,
-                model.program,
-                model.opset,
-                order,
-                arrays,
-                values=values,
-                half=model.float16,
-                progress=progress,
-                watch=watch,
+        with on_values:
+            found.append(
+                evaluate(
+                    model.graph,
+                    model.program,
+                    model.opset,
+                    orders.get(number, []),
+                    arrays,
+                    values=values,
+                    half=model.float16,
+                    progress=progress,
+                    watch=watch,
+                )
             )
-        )
-        watch.end(found[-1], model.graph.tensors)
+            watch.end(found[-1], model.graph.tensors)
     outputs = found[0] if result.image_run is None else joined(found, result.image_run.form.batch)
     return replace(result, values=outputs, watched=watch.report())
 

@@ -85,6 +85,20 @@ def _nan(array: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(array != array)
 
 
+def unmarked(namespace: Mapping[str, Any]) -> list[str]:
+    """Functions of a file that take nothing and do not say what they give: perhaps cases that lack
+    `-> asc.Case`.
+    """
+    return [
+        name
+        for name, value in namespace.items()
+        if isfunction(value)
+        and value.__module__ == namespace.get("__name__", value.__module__)
+        and "return" not in value.__annotations__
+        and not signature(value).parameters
+    ]
+
+
 def cases(namespace: Mapping[str, Any]) -> dict[str, Callable[[], Case]]:
     """Functions of a file that give cases, by name: those that say `-> asc.Case` and take nothing.
 

@@ -131,7 +131,7 @@ class Recorder:
         context: Context,
         core: int,
         sink: Sink,
-        read: Callable[[Any, int, Any], Any],
+        read: Callable[[Any, int, Any, str], Any],
         before: int = 0,
         *,
         role: Role = ALONE,

@@ -389,7 +389,13 @@ def _access(tensor: Any, index: int, name: str, frame: FrameType, write: bool) -
 def _get(tensor: Any, index: int, name: str, frame: FrameType) -> Any:
     recorder, address = _access(tensor, index, name, frame, write=False)
     recorder.flush()
-    return recorder.read(tensor, address, site_text(frame, name))
+    return recorder.read(tensor, address, site_text(frame, name), _element_name(tensor, index, frame))
+
+
+def _element_name(tensor: Any, index: int, frame: FrameType) -> str:
+    """An element as the kernel's text calls it: "x_local[3]"; "" if no variable there holds the tensor."""
+    found = next((name for name, value in frame.f_locals.items() if value is tensor), "")
+    return f"{found}[{index}]" if found else ""
 
 
 def _set(tensor: Any, index: int, value: float, name: str, frame: FrameType) -> None:

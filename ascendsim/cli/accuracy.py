@@ -110,7 +110,7 @@ def _print(found: Accuracy, limit: float, top: int) -> None:
         (
             row.golden_name,
             row.mine_type,
-            row.overflow,
+            row.overflow if row.measures else "not compared",
             "-" if not row.measures else f"{row.error('CosineSimilarity'):.2g}",
             "-" if not row.measures else f"{row.error():.2g}",
             row.why,

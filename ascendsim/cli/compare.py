@@ -23,6 +23,7 @@ from ascendsim.cli.model_options import (
     progress,
 )
 from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
+from ascendsim.cli.values_time import values_told
 from ascendsim.cli.variants import Variant, add_variant_options, batches, parts, variants_of
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
@@ -92,7 +93,8 @@ def _compare(args: argparse.Namespace) -> None:
     from ascendsim.api.comparing import compare
 
     variants = variants_of(args)
-    results = dict(_results(args, variants))
+    with values_told():
+        results = dict(_results(args, variants))
     comparison = compare(results)
     _print(comparison)
     if args.output is not None:

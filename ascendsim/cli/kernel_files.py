@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ascendsim import asc
 from ascendsim.asc.aliases import imported_as_asc
-from ascendsim.asc.case import cases
+from ascendsim.asc.case import cases, unmarked
 from ascendsim.cli.own import module_of
 from ascendsim.core.errors import AscendSimError, InputError, suggest
 
@@ -29,7 +29,14 @@ def cases_of(text: str) -> Iterator[Found]:
     """
     path, colons, wanted = text.partition("::")
     with imported_as_asc():
-        found = cases(vars(module_of(f"kernel file {path!r}", Path(path))))
+        names = vars(module_of(f"kernel file {path!r}", Path(path)))
+        found = cases(names)
+        lacking = [name for name in unmarked(names) if not colons or name == wanted]
+        if lacking and (not found or (colons and wanted not in found)):
+            what = f"case {wanted!r} of {path!r}" if colons else f"kernel file {path!r}"
+            verb = "lacks" if len(lacking) == 1 else "lack"
+            remedy = f"write `def {lacking[0]}() -> asc.Case:`"
+            raise InputError(what, f"is no case: {', '.join(lacking)} {verb} `-> asc.Case`", remedy=remedy)
         if not found:
             raise InputError(f"kernel file {path!r}", "has no case", remedy=RECIPE)
         if colons and wanted not in found:

@@ -29,6 +29,7 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
 from ascendsim.cli.saved import saved_model
+from ascendsim.cli.values_time import values_told
 from ascendsim.core import plugins
 from ascendsim.core.errors import InputError, suggest
 
@@ -116,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
     if args.lacking and values != "tile":
         raise InputError("option --lacking", "is for values tile by tile", remedy="add --values tile")
     forms = _forms(args)
-    result = _execute(model, args, values)
+    with values_told():
+        result = _execute(model, args, values)
     write_log(args, result.model)  # open models are compiled piece by piece while they run
     print_result(result, args.top)
     if result.image_run is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ascendsim.core.table import Table
 from ascendsim.plot.drawing import draw_legend
-from ascendsim.plot.figures import Picture, dress
+from ascendsim.plot.figures import Picture, dress, figure_of, text_width
 from ascendsim.plot.lanes import Floats
 from ascendsim.plot.palette import FAINT, INK, KIND_COLOURS
 from ascendsim.profiling.kinds import KINDS, kind_of
@@ -22,6 +22,15 @@ from ascendsim.profiling.view import ProfiledRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+MOST_LABELS = 6  # names beside points, of those that take the most time
+LABEL_SIZE = 7.5
+_LETTERS = 30  # longer names lose their head; the tail tells operators apart
+_TRIED = 40  # points whose names are tried: more are short beside the longest
+_GAP = 3.0  # pixels between a point and its name
+
+Box = tuple[float, float, float, float]
 
 
 @dataclass(eq=False, repr=False)
@@ -73,11 +82,10 @@ class RooflineDisplay(Picture):
         line = np.geomspace(low, high, 200)
         ax.plot(line, self.roof(line), color=INK, lw=1.3, zorder=3)
         ax.vlines(self.ridge, self.peak_tflops / 1e6, self.peak_tflops, color=FAINT, lw=0.8, ls=":", zorder=1)
-        longest = float(self.times_us.max()) if len(self.times_us) else 1.0
         for kind in KINDS:
             chosen = [i for i, name in enumerate(self.kinds) if name == kind]
             if chosen:
-                areas = 12 + 240 * self.times_us[chosen] / longest
+                areas = [self._area(place) for place in chosen]
                 ax.scatter(
                     self.intensity[chosen],
                     self.tflops[chosen],
@@ -90,7 +98,7 @@ class RooflineDisplay(Picture):
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_xlim(low, high)
-        dress(ax, self.title, "Cube operations a DDR byte", "10¹² operations/s")
+        dress(ax, self.title, "Cube operations a DDR byte", "TFLOP/s")
         note = (
             f"Cube {self.peak_tflops:.1f} TFLOP/s, DDR {self.peak_gb_per_s:.0f} GB/s, ridge "
             f"{self.ridge:.0f} operations a byte"
@@ -102,8 +110,50 @@ class RooflineDisplay(Picture):
         ax.set_ylim(
             min(float(self.tflops.min()) / 2 if len(self.tflops) else top, self.peak_tflops / 100), top
         )
+        self._label(ax)
         draw_legend(ax, [kind for kind in KINDS if kind in self.kinds])
         return self
+
+    def _area(self, place: int) -> float:
+        """Of a point, in square points of print: by its share of the longest time."""
+        return 12 + 240 * float(self.times_us[place]) / float(self.times_us.max())
+
+    def _label(self, ax: Axes) -> None:
+        """Names the points that take the most time, beside them, as far as names cover neither one another
+        nor other points.
+        """
+        dpi, window = figure_of(ax).dpi, ax.get_window_extent()
+        middles = [ax.transData.transform(point) for point in zip(self.intensity, self.tflops, strict=True)]
+        radii = [(self._area(place) / np.pi) ** 0.5 * dpi / 72 for place in range(len(self.names))]
+        points = [
+            (x - radius, y - radius, x + radius, y + radius)
+            for (x, y), radius in zip(middles, radii, strict=True)
+        ]
+        taken: list[Box] = []
+        longest = sorted(range(len(self.names)), key=lambda i: (-self.times_us[i], self.names[i]))
+        for place in longest[:_TRIED]:
+            text = _shown(self.names[place])
+            width, height = text_width(text, LABEL_SIZE, dpi), LABEL_SIZE * dpi / 72
+            x, y = middles[place]
+            for side in (1, -1):
+                near = x + side * (radii[place] + _GAP)
+                box = (
+                    min(near, near + side * width),
+                    y - height / 2,
+                    max(near, near + side * width),
+                    y + height / 2,
+                )
+                others = (own for number, own in enumerate(points) if number != place)
+                inside = window.x0 <= box[0] and box[2] <= window.x1
+                if inside and not any(_meet(box, other) for other in (*taken, *others)):
+                    taken.append(box)
+                    style = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": LABEL_SIZE}
+                    at = (side * (radii[place] + _GAP) * 72 / dpi, 0)
+                    own = (self.intensity[place], self.tflops[place])
+                    ax.annotate(text, own, at, textcoords="offset points", color=INK, zorder=5, **style)
+                    break
+            if len(taken) == MOST_LABELS:
+                break
 
     def to_table(self) -> Table:
         """The points behind the picture."""
@@ -111,6 +161,14 @@ class RooflineDisplay(Picture):
         numbers = (self.intensity, self.tflops, self.roof(self.intensity), self.times_us)
         rows = zip(self.names, self.kinds, *(map(float, values) for values in numbers), strict=True)
         return Table("roofline", columns, tuple(rows))
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _LETTERS else f"…{name[-_LETTERS:]}"
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def plot_roofline(run: ProfiledRun, ax: Axes | None = None) -> RooflineDisplay:

@@ -60,7 +60,7 @@ class Sweep:
     rows: tuple[SweepRow, ...]
     named: tuple[str, ...]
     store: Path | None = None
-    goals: tuple[str, ...] = ("Samples/s", "Memory(MiB)")
+    goals: tuple[str, ...] = ("Samples/s", "Time(us)")
     larger: frozenset[str] = MORE_IS_BETTER
 
     def table(self) -> Table:
@@ -135,7 +135,7 @@ class Sweep:
         way is better is as for `best`.
 
         Args:
-            *columns: Of numbers; ("Samples/s", "Memory(MiB)") if none, or the goals of a search.
+            *columns: Of numbers; ("Samples/s", "Time(us)") if none, or the goals of a search.
 
         Raises:
             InputError: If there is no such column of numbers.
@@ -191,9 +191,7 @@ class Sweep:
         return ", ".join(told) or str(point["soc"])
 
     @checked()
-    def plot_pareto(
-        self, x: str = "Memory(MiB)", y: str = "Samples/s", ax: Axes | None = None
-    ) -> ParetoDisplay:
+    def plot_pareto(self, x: str = "Time(us)", y: str = "Samples/s", ax: Axes | None = None) -> ParetoDisplay:
         """Draws a dot a point, and the line of those that no other beats.
 
         Args:
@@ -223,7 +221,8 @@ class Sweep:
         Args:
             x: Column that runs along the horizontal axis.
             y: Column of numbers.
-            by: Column whose values have a line each; all other axes should have one value.
+            by: Column whose values have a line each; all other axes should have one value. None = the axes
+                that differ besides x, a line for each of their combinations.
             ax: Axes to draw on; a new figure if None.
 
         Raises:
@@ -236,13 +235,23 @@ class Sweep:
         for name in (x, by):
             if name is not None:
                 table.index(name)
+        free = [name for name in self._axes() if name not in (x, by) and len(set(table.column(name))) > 1]
+        if by is None and free:
+            by, free = ", ".join(free), []
+            if by not in table.columns:  # several: each combination is a line
+                named = zip(*(table.column(name) for name in by.split(", ")), strict=True)
+                cells = [", ".join(map(str, values)) for values in named]
+                table = Table(
+                    table.name,
+                    (*table.columns, by),
+                    tuple((*row, cell) for row, cell in zip(table.rows, cells, strict=True)),
+                )
         places = [(record[x], record[by] if by else None) for record in table.records()]
         if len(set(places)) < len(places):
-            free = [name for name in self._axes() if name not in (x, by) and len(set(table.column(name))) > 1]
             raise InputError(
                 "plot_lines",
                 f"has several points at one place: {', '.join(free)} differ too",
-                remedy="draw a part of the sweep, or give by=",
+                remedy="draw a part of the sweep, or leave by= out",
             )
         return plot_lines(table, x, y, by, ax)
 

@@ -192,6 +192,11 @@ class Evaluator:
             self._report(rows, event, 1 if number < len(kept) else 1 + total - len(kept))
         self._done += len(rows)
 
+    @property
+    def done(self) -> int:
+        """Rows that have run."""
+        return self._done
+
     def _report(self, rows: NDArray[np.int32], event: Sequence[int], count: int) -> None:
         row, code, number, first, last = event
         form = self.forms[rows[row]]

@@ -87,8 +87,10 @@ class Findings:
 
     @property
     def listed(self) -> tuple[Finding, ...]:
-        """All of them, in the order in which they first happened."""
-        return tuple(self._found.values())
+        """All of them, in the order in which they first happened on their cores, so that a cause stands
+        before what follows from it; what is known at the end only, and advice, come last.
+        """
+        return tuple(sorted(self._found.values(), key=lambda one: (one.row < 0, one.row)))
 
 
 class FaultError(KernelError):

@@ -101,7 +101,8 @@ def _remedy(first: Pipe, second: Pipe) -> str:
     if first is second:
         return f"put pipe_barrier(PipeID.PIPE_{first.value}) between them"
     if event in HARD_EVENTS:
-        return f"put wait_flag(HardEvent.{event}, 0) between them"
+        flag = f"(HardEvent.{event}, 0)"
+        return f"put set_flag{flag} behind the first and wait_flag{flag} before the second"
     return "put pipe_barrier(PipeID.PIPE_ALL) between them"
 
 

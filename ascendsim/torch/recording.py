@@ -11,7 +11,7 @@ from ascendsim.frontends.torch.eager import HostCall
 from ascendsim.frontends.torch.notes import Break, CallNote
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Run:
     """A graph that torch.compile gave to the chip.
 
@@ -32,6 +32,25 @@ class Run:
     def duration_us(self) -> float:
         """Time of one call on the chip, in microseconds."""
         return self.result.duration_us
+
+    def __repr__(self) -> str:
+        calls = f"{self.calls} call{'' if self.calls == 1 else 's'}"
+        return f"Run({self.kind}, {calls}, {self.duration_us:,.1f} us)"
+
+
+class Runs(tuple[Run, ...]):
+    """Runs that show themselves a line each."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = [f" {run!r}," for run in self]
+        if len(shown) > _SHOWN:
+            shown[1:-_SHOWN] = [f" ... {len(shown) - _SHOWN - 1} more ..."]
+        return "({})".format("\n".join(shown)[1:]) if shown else "()"
+
+
+_SHOWN = 30  # of many runs: the first and so many at the end
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from ascendsim.runtime.device_memory import DeviceMemory
 from ascendsim.runtime.numerics import Numerics
 from ascendsim.runtime.watch import Watch
 from ascendsim.torch.fx_summary import fx_summary
-from ascendsim.torch.recording import Run, note, note_fallback
+from ascendsim.torch.recording import Run, Runs, note, note_fallback
 
 VALUES = ("float32", "device", "off")
 MAX_RUNS = 64  # graphs whose results are kept
@@ -33,9 +33,11 @@ _runs: deque[Run] = deque(maxlen=MAX_RUNS)
 _numbers = count(1)  # of graphs, for names of files
 
 
-def last_runs() -> tuple[Run, ...]:
-    """The graphs that ran on the chip, the latest last; each once, however often it was called."""
-    return tuple(_runs)
+def last_runs() -> Runs:
+    """The graphs that ran on the chip, the latest last; each once, however often it was called. Printed they
+    are a line each.
+    """
+    return Runs(_runs)
 
 
 def clear_runs() -> None:
