@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=positive, default=10_000, metavar="N", help="points at most (default: 10000)"
     )
-    text = "two columns to weigh against each other (default: Samples/s,Time(us))"
-    parser.add_argument("--pareto", default="Samples/s,Time(us)", metavar="COLUMN,COLUMN", help=text)
+    text = "two columns to weigh against each other (default: Samples/s,Memory(MiB))"
+    parser.add_argument("--pareto", default="Samples/s,Memory(MiB)", metavar="COLUMN,COLUMN", help=text)
     text = (
         "folder for sweep.csv, pareto.csv, pareto.png, failed.csv, and sweep.db unless --store names another"
     )

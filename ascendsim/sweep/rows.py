@@ -60,7 +60,7 @@ class Sweep:
     rows: tuple[SweepRow, ...]
     named: tuple[str, ...]
     store: Path | None = None
-    goals: tuple[str, ...] = ("Samples/s", "Time(us)")
+    goals: tuple[str, ...] = ("Samples/s", "Memory(MiB)")
     larger: frozenset[str] = MORE_IS_BETTER
 
     def table(self) -> Table:
@@ -135,7 +135,7 @@ class Sweep:
         way is better is as for `best`.
 
         Args:
-            *columns: Of numbers; ("Samples/s", "Time(us)") if none, or the goals of a search.
+            *columns: Of numbers; ("Samples/s", "Memory(MiB)") if none, or the goals of a search.
 
         Raises:
             InputError: If there is no such column of numbers.

@@ -162,7 +162,7 @@ def test_reading_one_element():
     assert np.isnan(seen[2])
     assert seen[3] == z[3] == 4.0
     (finding,) = findings
-    assert "LocalTensor.get_value reads UB 0x20, which nothing has written" in str(finding)
+    assert "LocalTensor.get_value reads a[8] (UB 0x20), which nothing has written" in str(finding)
 
 
 def test_control_flow_may_depend_on_data():
@@ -252,3 +252,17 @@ def test_a_count_of_no_whole_blocks_is_cut_down(count, moved):
     (finding,) = findings
     assert f"{count} elements are cut down to {moved}; core 0; use data_copy_pad" in str(finding)
     assert (z == 1).sum() == moved
+
+
+def test_a_cause_stands_before_what_follows_from_it_and_elements_have_names():
+    @asc.jit
+    def kernel(x):
+        gm, values = asc.GlobalTensor(), local(0, 64)
+        gm.set_global_buffer(x)
+        asc.data_copy(values, gm, 12)  # four are cut off
+        values.get_value(9)
+
+    cut, read = asim.run_kernel(kernel, 1, np.zeros(64, np.float32)).findings
+    assert (cut.kind, read.kind) == ("length", "undefined")
+    assert "12 elements are cut down to 8" in cut.text
+    assert read.text == "reads values[9] (UB 0x24), which nothing has written"

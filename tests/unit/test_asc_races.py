@@ -131,7 +131,9 @@ def test_the_text_of_a_race():
         f"{name}: asc.adds (V) reads a (UB 0x0000..0x03ff), which asc.data_copy at "
         f"test_asc_races.py:{line(pipeline, 'IN')} (MTE2) may still be writing; core 0, i=0, 4 times; put"
     )
-    assert str(found).endswith("4 times; put wait_flag(HardEvent.MTE2_V, 0) between them")
+    flag = "(HardEvent.MTE2_V, 0)"
+    said = f"4 times; put set_flag{flag} behind the first and wait_flag{flag} before the second"
+    assert str(found).endswith(said)
 
 
 @pytest.mark.parametrize(("without", "op"), in_turn(WAITS, [one, masked, copied]))
@@ -295,7 +297,8 @@ def test_memory_that_one_core_uses_twice_through_global_memory():
     assert run(kernel, z, True).findings == ()
     (found,) = run(kernel, z, False).findings
     assert found.pipes == ("MTE3", "MTE2")
-    assert found.remedy == "put wait_flag(HardEvent.MTE3_MTE2, 0) between them"
+    flag = "(HardEvent.MTE3_MTE2, 0)"
+    assert found.remedy == f"put set_flag{flag} behind the first and wait_flag{flag} before the second"
 
 
 # --- several cores ------------------------------------------------------------------------------------------

@@ -73,6 +73,17 @@ def test_reports():
     assert 0 < pipes["MTE2"] < result.duration_us
 
 
+def test_parts_of_the_time_add_up_and_the_repr_is_a_line():
+    result, _ = run()
+    table = result.where_time_goes()
+    assert sum(table.column("Of the time(%)")) == pytest.approx(100, abs=1e-6)
+    assert sum(table.column("Alone(us)")) == pytest.approx(result.duration_us)
+    launch = dict(zip(table.column("Pipe"), table.column("Alone(us)"), strict=True))["launch"]
+    assert 0 < launch < result.duration_us
+    assert len(repr(result)) <= 100
+    assert repr(result).startswith("KernelResult('softmax")
+
+
 def test_the_time_does_not_depend_on_values():
     with_values, _ = run()
     without, y = run(values=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
@@ -102,13 +103,51 @@ def test_a_case_prints_time_values_and_pipes(file, capsys):
     assert lines[0].startswith("twice: ")
     assert lines[0].endswith(" us on 1 core of Ascend910B1")
     assert lines[1] == "  values: z as expected (within rtol 1e-06, atol 0)"
-    assert [line.split()[0] for line in lines[4:]] == ["MTE2", "MTE3", "S", "V"]
+    rows = [line.split() for line in lines[4:-2]]
+    assert [row[0] for row in rows] == ["launch", "MTE2", "MTE3", "S", "V", "several", "waiting"]
+    assert sum(float(row[-1]) for row in rows) == pytest.approx(100, abs=0.4)
+    assert lines[-1].startswith("  likely interval: none, no measured kernel")
     assert "asc" not in sys.modules  # ours is called so for the file only
 
 
 def test_the_chip_is_chosen(file, capsys):
     assert main(["kernel", "run", f"{file}::twice", "--soc", "Ascend310P3"]) == 0
     assert " of Ascend310P3\n" in capsys.readouterr().out
+
+
+def test_a_case_that_cannot_run_stops_no_other(file, capsys):
+    assert main(["kernel", "run", file]) == 2
+    said = capsys.readouterr()
+    heads = [line for line in said.out.splitlines() if line and line[0].isalpha() and ":" in line]
+    assert [head.partition(":")[0] for head in heads] == [
+        *("twice", "thrice", "longer", "unknown", "nothing", "empty"),  # broken has its traceback
+    ]
+    assert (
+        "unknown: cannot run\n  error: kernels_of_mine.py:26: asc.DataCopy is spelt data_copy here"
+        in said.out
+    )
+    assert "7 cases: cannot run: unknown, broken, nothing, empty\n" in said.err
+    assert "2 of 7 cases: gives wrong values: thrice, longer\n" in said.err
+
+
+def test_a_function_that_does_not_say_what_it_gives_is_named(tmp_path, capsys):
+    path = tmp_path / "unsaid.py"
+    path.write_text("import asc\n\ndef good():\n    pass\n\ndef helper(x):\n    pass\n")
+    for name in ("", "::good"):
+        assert main(["kernel", "run", f"{path}{name}"]) == 2
+        said = capsys.readouterr().err
+        assert "is no case: good lacks `-> asc.Case`; write `def good() -> asc.Case:`" in said
+
+
+def test_the_timeline_is_what_its_name_says(file, tmp_path, capsys):
+    assert main(["kernel", "run", f"{file}::twice", "--timeline", "t.png"]) == 0
+    assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("t.txt", "t", "png"):
+        assert main(["kernel", "run", f"{file}::twice", "--timeline", name]) == 2
+        assert (
+            "must name a file that ends in one of .json, .json.gz, .png, .svg, .pdf"
+            in capsys.readouterr().err
+        )
 
 
 def test_wrong_values_are_told_and_end_in_one(file, capsys):
@@ -145,7 +184,9 @@ def case() -> asc.Case:
 """
     )
     assert main(["kernel", "run", str(path)]) == 0
-    assert "  advice: slow.py:12: asc.pipe_barrier holds all pipes" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "  advice: slow.py:12: asc.pipe_barrier holds all pipes" in out
+    assert re.search(r"cycles lost: \d+; .* \(these cycles: \d+\.\d\d us, \d+\.\d % of the time\)", out)
     assert main(["kernel", "check", str(path)]) == 0
     assert "case on Ascend910B1: nothing found" in capsys.readouterr().out
 

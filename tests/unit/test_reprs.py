@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import ascendsim as asim
+from ascendsim.torch.recording import Run, Runs
 
 MODEL = Path(__file__).parents[1] / "data" / "models" / "lenet5.onnx"
 
@@ -54,3 +55,13 @@ def test_the_tables_behind_them(result: asim.Result) -> None:
     figures = {row[0]: row[1] for row in model.soc.table()}
     assert figures["AI Cores"] == f"{model.soc.ai_cores} at {model.soc.frequency_mhz} MHz"
     assert figures["L2"] == f"{model.soc.l2.size // 2**20} MiB"
+
+
+def test_runs_of_compiled_modules_are_a_line_each_and_fit_a_screen(result: asim.Result) -> None:
+    one = Run("forward", result, 1, [None] * 1000)  # type: ignore[list-item]
+    assert repr(one) == f"Run(forward, 1 call, {result.duration_us:,.1f} us)"
+    assert repr(Runs([one, one])) == f"({one!r},\n {one!r},)"
+    lines = repr(Runs([one] * 64)).splitlines()
+    assert len(lines) == 32
+    assert lines[1] == " ... 33 more ..."
+    assert (repr(Runs()), Runs([one])[0]) == ("()", one)

@@ -235,8 +235,21 @@ def test_a_line_needs_one_figure_at_each_place(four: Sweep) -> None:
     picture = four.plot_lines("batch", "Time(us)", by="fusion")
     times = four.table().column("Time(us)")
     assert picture.lines == {"off": ((1, 4), (times[0], times[2])), "all": ((1, 4), (times[1], times[3]))}
-    with pytest.raises(asim.InputError, match="fusion differ too"):
-        four.plot_lines("batch")
+    assert four.plot_lines("batch").lines == picture.lines  # the only other axis that differs
+    places = [("A", "off"), ("A", "ub"), ("B", "off"), ("B", "ub")]
+    points = [{"model": "m", "batch": 1, "soc": soc, "fusion": fusion} for soc, fusion in places]
+    rows = [SweepRow(one, Answer("", DONE, {"Time(us)": 1.0}), Source("m", "d")) for one in points]
+    two = Sweep(tuple(rows), ("batch",))
+    assert [*two.plot_lines("batch").lines] == ["A, off", "A, ub", "B, off", "B, ub"]
+    with pytest.raises(
+        asim.InputError, match="fusion differ too; draw a part of the sweep, or leave by= out"
+    ):
+        two.plot_lines("batch", by="soc")
+
+
+def test_the_picture_of_the_front_has_samples_a_second_over_latency() -> None:
+    found = made(**{"Time(us)": [3, 1, 2], "Samples/s": [5, 7, 9], "Memory(MiB)": [1, 3, 2]})
+    assert found.plot_pareto().labels[:2] == ("Time(us)", "Samples/s")
 
 
 def test_tables_leave_in_the_forms_that_others_read(four: Sweep, tmp_path: Path) -> None:

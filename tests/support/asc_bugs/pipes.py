@@ -168,7 +168,7 @@ def vector_writes_what_the_vector_unit_reads(bug, x, y, z):
     asc.duplicate(a, 2.0, 64)  # BUG
 
 
-@bug("race", "put wait_flag(HardEvent.V_S, 0)", sync="manual")
+@bug("race", "put set_flag(HardEvent.V_S, 0)", sync="manual")
 def scalar_reads_too_early(bug, x, y, z):
     touch(x, y)
     a = local(0)
@@ -180,7 +180,7 @@ def scalar_reads_too_early(bug, x, y, z):
     keep(z, a)
 
 
-@bug("race", "put wait_flag(HardEvent.S_V, 0)", sync="manual")
+@bug("race", "put set_flag(HardEvent.S_V, 0)", sync="manual")
 def vector_reads_what_the_scalar_unit_writes(bug, x, y, z):
     touch(x, y)
     a, b = local(0, 8), local(256, 8)
