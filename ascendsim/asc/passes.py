@@ -68,7 +68,7 @@ def loop_values(
     return rows.found
 
 
-def _refuse(tensor: Any, address: int, where: Any) -> Any:
+def _refuse(tensor: Any, address: int, where: Any, element: str) -> Any:
     raise _StopError
 
 

@@ -7,7 +7,7 @@ intensity of I operations a byte, at most min(peak, I * bandwidth) operations a 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -147,10 +147,19 @@ class RooflineDisplay(Picture):
                 inside = window.x0 <= box[0] and box[2] <= window.x1
                 if inside and not any(_meet(box, other) for other in (*taken, *others)):
                     taken.append(box)
-                    style = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": LABEL_SIZE}
+                    style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center"}
                     at = (side * (radii[place] + _GAP) * 72 / dpi, 0)
                     own = (self.intensity[place], self.tflops[place])
-                    ax.annotate(text, own, at, textcoords="offset points", color=INK, zorder=5, **style)
+                    ax.annotate(
+                        text,
+                        own,
+                        at,
+                        textcoords="offset points",
+                        color=INK,
+                        zorder=5,
+                        size=LABEL_SIZE,
+                        **style,
+                    )
                     break
             if len(taken) == MOST_LABELS:
                 break

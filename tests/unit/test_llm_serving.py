@@ -82,6 +82,19 @@ def test_batches_are_bounded() -> None:
 
 
 @pytest.mark.usefixtures("known_times")
+@pytest.mark.parametrize("room", [0, 1])
+def test_arrivals_cut_steps_short_only_while_there_is_room(room: int) -> None:
+    """A full server makes its steps in one go, whoever waits; one with room stops for the next arrival."""
+    busy = [request(16, 100), request(16, 100)]
+    others = [request(16, 50, arrival=0.02 + 0.01 * number) for number in range(3)]
+    before = busy[0].output - 1
+    counts = serve([*busy, *others], max_batch=2 + room).steps.count
+    alone = serve(busy, max_batch=2 + room).steps.count
+    assert max(alone) == before
+    assert (before in counts) == (not room)
+
+
+@pytest.mark.usefixtures("known_times")
 def test_a_full_cache_turns_sequences_out_and_all_end(monkeypatch: pytest.MonkeyPatch) -> None:
     model = asim.llm.model(TINY)
     memory = model.memory(CHIP)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ascendsim as asim
 from ascendsim.core.errors import GraphError
 from ascendsim.opset.work import AiCpuWork, ScalarWork, SequenceWork, VectorWork
 from tests.support.operator_cases import work_of
@@ -175,3 +176,27 @@ def test_losses_of_doubles_run_on_the_ai_cpu_and_labels_may_be_any_integers() ->
     assert isinstance(lower("SoftmaxCrossEntropyLoss", [scores, labels]), SequenceWork)
     weights = np.ones(10, np.float64)
     assert isinstance(lower("SoftmaxCrossEntropyLoss", [scores, labels, weights]), AiCpuWork)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
+@pytest.mark.parametrize("fusion", ["off", "all"])
+def test_losses_of_independent_classes_are_reduced_as_they_say_whoever_reduces_them(
+    reduction: str, fusion: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, target = rng.normal(size=(4, 16)).astype(np.float32), rng.random((4, 16)).astype(np.float32)
+    builder = asim.GraphBuilder()
+    inputs = [builder.input("x", x.shape), builder.input("target", target.shape)]
+    builder.output(
+        builder.op("SigmoidCrossEntropyWithLogitsV2", *inputs, domain="ascend", reduction=reduction), "loss"
+    )
+    model = asim.compile(
+        builder.build(), "Ascend910A", fusion=fusion, precision_mode="must_keep_origin_dtype"
+    )
+    each = np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x)))
+    wanted = {"sum": each.sum(), "mean": each.mean(), "none": each}[reduction]
+    found = asim.run(model, {"x": x, "target": target}).outputs["loss"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    kinds = [node.op_type for node in model.graph.nodes if node.op_type.startswith("Reduce")]
+    expected = {"sum": ["ReduceSum"], "mean": ["ReduceMean"], "none": []}[reduction]
+    assert kinds == (expected if fusion == "all" else [])
