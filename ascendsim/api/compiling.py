@@ -29,6 +29,9 @@ from ascendsim.soc import SocSpec
     operators="write operators=[MY_OPERATOR]",
     set='write set={"l2.size": "16MiB"}',
     options='write options={"aicpu_pow": True}',
+    enable_graph_kernel='write fusion="graph-kernel"',
+    device_target='write soc="Ascend910A"',
+    save_graphs_path="write save_graphs=FOLDER",
 )
 def compile(
     graph: Graph,
@@ -67,7 +70,7 @@ def compile(
     cann: str | None = None,
     check: str = "chip",
     graph_kernel_flags: str | Mapping[str, Any] | None = None,
-    save_graphs: str | PathLike[str] | None = None,
+    save_graphs: bool | str | PathLike[str] | None = None,
     optimize: bool | Sequence[str] = True,
     outputs: Sequence[str] | str | None = None,
     oo_constant_folding: bool = True,
@@ -143,7 +146,8 @@ def compile(
         graph_kernel_flags: MindSpore's flags of graph-kernel fusion, "--opt_level=2 ..." or a mapping; see
             `passes.graph_kernel.flags`.
         save_graphs: Folder for Graphviz files: the graph after each fusion pass that changed it, and after
-            the stages of graph-kernel fusion under MindSpore's names.
+            the stages of graph-kernel fusion under MindSpore's names. True = the working folder, as MindSpore
+            has it.
         optimize: Whether the graph engine optimises the graph around graph fusion, or names of its passes
             (`ascendsim passes list`). Composite JSON and schedule="eager" are left as they are.
         outputs: What to keep, "node:index" or tensor names, in this order (ATC's --out_nodes); all outputs by

@@ -120,14 +120,14 @@ def warning_of(option: str) -> str:
 
 
 @checked()
-def ir_options(options: Mapping[str, str]) -> dict[str, Any]:
+def ir_options(options: Mapping[str, str | bytes]) -> dict[str, Any]:
     """Arguments for `compile` from a map as C++ programs hand it to `aclgrphBuildInitialize` or
     `aclgrphBuildModel`, and TensorFlow's adapter in its parameter map.
 
     Args:
-        options: Values by key, both texts. A key is a constant of `ge::ir_option` ("FUSION_SWITCH_FILE", with
-            or without its namespace), the string behind it ("ge.fusionSwitchFile"), or ATC's name of the
-            option ("fusion_switch_file").
+        options: Values by key, both texts; a value may be bytes, as `tf.compat.as_bytes` makes them. A key is
+            a constant of `ge::ir_option` ("FUSION_SWITCH_FILE", with or without its namespace), the string
+            behind it ("ge.fusionSwitchFile"), or ATC's name of the option ("fusion_switch_file").
 
     Returns:
         Keyword arguments of `compile`.
@@ -146,14 +146,11 @@ def ir_options(options: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-def _read(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _read(options: Mapping[str, str | bytes]) -> Iterator[tuple[str, Any]]:
     constants = {text: constant for constant, text in _IR_KEYS.items()}
     by_atc_name = {cli.name: name for name, cli in cli_options().items()}
-    for key, value in options.items():
-        if not isinstance(value, str):
-            raise InputError(
-                f"option {key!r}", "must be a text, as in the map", repr(value), f"write '{value}'"
-            )
+    for key, given in options.items():
+        value = _text(key, given)
         constant = constants.get(key, key.removeprefix("ge::ir_option::"))
         atc_name = constant.lower() if constant in _IR_KEYS else key
         field = _IR_FIELDS.get(constant) or by_atc_name.get(atc_name, atc_name)
@@ -164,6 +161,19 @@ def _read(options: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         elif atc_name not in WITHOUT_EFFECT:
             known = (*_IR_KEYS, *constants, *by_atc_name, *WITHOUT_EFFECT)
             raise InputError(f"option {key!r}", "is none of CANN's build options", remedy=suggest(key, known))
+
+
+def _text(key: str, value: object) -> str:
+    subject = f"option {key!r}"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise InputError(subject, "must be UTF-8 text", repr(value)) from None
+    if not isinstance(value, str):
+        remedy = "leave it out" if value is None else f"write '{value}'"
+        raise InputError(subject, "must be a text, as in the map", repr(value), remedy)
+    return value
 
 
 def _value(field: str, text: str) -> Any:

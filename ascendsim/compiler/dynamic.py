@@ -224,13 +224,13 @@ def compile_dynamic(graph: Graph, settings: Settings, compile_piece: CompilePiec
                 f"{end.producer.name}:{end.index}:FP16" for end in ends if end.producer is not None
             )
         own: dict[str, Any] = {"output_type": kept or None}
-        if options.save_graphs is not None:  # a folder for each piece
+        if options.graphs_folder is not None:  # a folder for each piece
             dumps += 1
-            own["save_graphs"] = Path(options.save_graphs) / f"{dumps:03}_{file_stem(piece.name)}"
+            own["save_graphs"] = Path(options.graphs_folder) / f"{dumps:03}_{file_stem(piece.name)}"
         return compile_piece(piece, whole.for_piece(**own))
 
-    if options.save_graphs is not None:
-        graph_saver(options.save_graphs)("whole_graph", graph)
+    if options.graphs_folder is not None:
+        graph_saver(options.graphs_folder)("whole_graph", graph)
     program = Program((), MemoryPlan({}, 0, 0), schedule)
     pieces = Pieces(settings.opset, compiled)
     return DynamicModel(

@@ -82,8 +82,8 @@ class FusionSettings:
         dump: Called with the name of a pass and the graph after each pass that changed it.
         options: Profile options that rules may ask for.
         given: Those that the user gave.
-        asked: What the user wrote for `fusion`, for messages: the name of the level, or of the flow that uses
-            it.
+        cause: The option that chose the level, for messages: "fusion=" with the name of the level or of the
+            flow that uses it, or "schedule=eager".
     """
 
     level: FusionLevel = FusionLevel.ALL
@@ -93,7 +93,7 @@ class FusionSettings:
     dump: Dump | None = None
     options: Mapping[str, object] = field(default_factory=dict)
     given: Mapping[str, object] = field(default_factory=dict)
-    asked: str = "all"
+    cause: str = "fusion=all"
 
     @classmethod
     def of(
@@ -106,15 +106,15 @@ class FusionSettings:
         *,
         buffer_optimize: str = "l2_optimize",
         dump: Dump | None = None,
-        asked: str | None = None,
+        cause: str | None = None,
     ) -> FusionSettings:
-        """Checks the options of `compile`.
+        """Checks the options of `compile`; `cause` as the attribute, `fusion` by default.
 
         Raises:
             InputError: If an option, the switch file or a pass breaks a rule.
         """
         level = FusionLevel.of(fusion)
-        asked = asked or fusion
+        cause = cause or f"fusion={fusion}"
         brought = plugin_rules()
         given = [rule for rule in passes if not any(rule is each for each in brought)]
         custom = check_custom(given, (rule.name for rule in (*all_rules(), *brought)))
@@ -122,7 +122,7 @@ class FusionSettings:
             raise InputError(
                 "option passes",
                 'needs fusion="graph" or more',
-                repr(asked),
+                repr(cause.partition("=")[2]),
                 "leave out passes or choose a higher level",
             )
         if buffer_optimize not in BUFFER_OPTIMIZE:
@@ -141,21 +141,21 @@ class FusionSettings:
         useless = [name for name, present in named.items() if present and not level.graph]
         if buffer_optimize != "l2_optimize" and not level.l1_and_l2:
             useless.append("buffer_optimize")
-        warnings = tuple(f"option {name} has no effect with fusion={asked}" for name in useless)
+        warnings = tuple(f"option {name} has no effect with {cause}" for name in useless)
         return cls(
             level,
             replace(switches, warnings=(*switches.warnings, *warnings)),
             (*brought, *custom),
             buffer_optimize,
             dump,
-            asked=asked,
+            cause=cause,
         )
 
     def new_report(self) -> FusionReport:
         """An empty report that holds the warnings: of the switches, and about options that have no effect at
         this level.
         """
-        useless = without_effect(self.given, self.level.name.lower(), fusion_levels(), self.asked)
+        useless = without_effect(self.given, self.level.name.lower(), fusion_levels(), self.cause)
         return FusionReport(warnings=[*self.switches.warnings, *useless])
 
     def fuse(

@@ -289,7 +289,7 @@ class CompileOptions:
             metavar="TEXT",
         ),
     )
-    save_graphs: str | PathLike[str] | None = field(
+    save_graphs: bool | str | PathLike[str] | None = field(
         default=None,
         metadata=_cli(
             "save_graphs", "folder for Graphviz files of the graph after every stage of fusion", metavar="DIR"
@@ -314,6 +314,13 @@ class CompileOptions:
             TRUE_FALSE,
         ),
     )
+
+    @property
+    def graphs_folder(self) -> str | PathLike[str] | None:
+        """The folder that `save_graphs` means: the working folder for True, as MindSpore has it."""
+        if isinstance(self.save_graphs, bool):
+            return "." if self.save_graphs else None
+        return self.save_graphs
 
     def changed(self) -> dict[str, Any]:
         """The options that differ from their defaults, by name."""

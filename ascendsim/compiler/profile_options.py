@@ -142,6 +142,10 @@ def check_release(release: str, short_name: str) -> None:
 def profile_options(given: Mapping[str, Value] | None, release: str = CANN) -> dict[str, Value]:
     """Checked options, those of a release and defaults filled in.
 
+    Args:
+        given: Values by name; the words of the command line are taken too: "on" for True, "4" for 4.
+        release: A name of `RELEASES`.
+
     Raises:
         InputError: If an option or its value is not known.
     """
@@ -153,10 +157,11 @@ def profile_options(given: Mapping[str, Value] | None, release: str = CANN) -> d
                 f"profile option {name!r}", "does not exist", remedy=suggest(name, PROFILE_OPTIONS)
             )
         allowed = PROFILE_OPTIONS[name].values
-        if not any(type(value) is type(known) and value == known for known in allowed):
+        meant = _value(name, value) if isinstance(value, str) else value
+        if not any(type(meant) is type(known) and meant == known for known in allowed):
             listed = ", ".join(map(str, allowed))
             raise InputError(f"profile option {name}", f"must be one of {listed}", repr(value))
-        chosen[name] = value
+        chosen[name] = meant
     return chosen
 
 
@@ -169,7 +174,7 @@ def takes_open_shapes(chosen: Mapping[str, Value], schedule: str) -> bool:
 
 
 def without_effect(
-    chosen: Mapping[str, object], level: str, levels: Sequence[str], asked: str
+    chosen: Mapping[str, object], level: str, levels: Sequence[str], cause: str
 ) -> Iterator[str]:
     """Why options that are not at their default change nothing at a fusion level.
 
@@ -177,7 +182,7 @@ def without_effect(
         chosen: Options that somebody gave.
         level: Of the compilation.
         levels: All levels, least first.
-        asked: What the user wrote for `fusion`; graph-kernel fusion uses level "ub".
+        cause: The option that chose the level, "fusion=graph" or "schedule=eager".
     """
     for name, option in PROFILE_OPTIONS.items():
         if (
@@ -185,10 +190,8 @@ def without_effect(
             and levels.index(level) < levels.index(option.level)
             and chosen.get(name, option.values[0]) != option.values[0]
         ):
-            yield (
-                f"profile option {name} has no effect with fusion={asked}: it counts from "
-                f"fusion={option.level} on"
-            )
+            beside = f": it counts from fusion={option.level} on" if cause.startswith("fusion=") else ""
+            yield f"profile option {name} has no effect with {cause}{beside}"
 
 
 def parse_profile_options(texts: Mapping[str, str]) -> dict[str, Value]:

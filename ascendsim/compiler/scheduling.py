@@ -71,10 +71,6 @@ class Scheduling:
         memory = MemoryOptions(reuse=not disable_reuse_memory, online=schedule == "eager")
         return cls(schedule, streams, memory, topo_sorting_mode)
 
-    def fusion_level(self, fusion: str) -> str:
-        """The fusion level that goes with the mode: operator by operator nothing is fused."""
-        return "off" if self.mode == "eager" else fusion
-
     def sort(self, graph: Graph) -> None:
         """Puts the nodes of a graph in the order in which they are to run."""
         if self.sorting != STABLE:

@@ -12,7 +12,8 @@ from typing import Any
 from ascendsim import soc as chips
 from ascendsim.compiler.cann_versions import with_version
 from ascendsim.compiler.composites import GraphKernelFlow, graph_saver
-from ascendsim.compiler.fusion import FusionSettings
+from ascendsim.compiler.eager import EAGER, idle_options
+from ascendsim.compiler.fusion import FusionLevel, FusionSettings
 from ascendsim.compiler.options import CHECKS, HOST_INPUTS, MIXED, PRECISION_MODES, CompileOptions
 from ascendsim.compiler.profile_options import Value, check_release, profile_options
 from ascendsim.compiler.scheduling import Scheduling
@@ -130,24 +131,34 @@ class Settings:
             raise InputError(f"options {', '.join(gears)}", "exclude each other", remedy="give one of them")
         check_release(options.release, soc.short_name)
         profile = profile_options(options.options, options.release)
-        asked = scheduling.fusion_level(options.fusion)
-        composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.save_graphs, opset)
+        profile_given = {name: profile[name] for name in options.options or {}}
+        idle: list[str] = []
+        asked, passes, cause = options.fusion, options.passes, f"fusion={options.fusion}"
+        composites = GraphKernelFlow.of(asked, options.graph_kernel_flags, options.graphs_folder, opset)
+        if scheduling.mode == EAGER:
+            if composites is None:
+                FusionLevel.of(asked)  # a name that does not exist is refused in any mode
+            idle.extend(idle_options(options))
+            asked, passes, cause, composites = "off", (), f"schedule={EAGER}", None
         level = asked if composites is None else composites.graph_level(single_kernel)
         if composites is not None and "ub_limits" not in (options.options or {}):
             profile["ub_limits"] = "MindSpore"
         fusion = FusionSettings.of(
             level,
             options.fusion_switch_file,
-            options.passes,
+            passes,
             options.optimization_switch,
             options.oo_level,
             buffer_optimize=options.buffer_optimize,
-            asked=asked,
+            cause=cause,
         )
+        if idle:
+            switches = replace(fusion.switches, warnings=(*fusion.switches.warnings, *idle))
+            fusion = replace(fusion, switches=switches)
         if not isinstance(options.soc, SocSpec) and (text := chips.name_warning(soc)):
             switches = replace(fusion.switches, warnings=(text, *fusion.switches.warnings))
             fusion = replace(fusion, switches=switches)
-        dump = None if options.save_graphs is None else graph_saver(options.save_graphs)
+        dump = None if options.graphs_folder is None else graph_saver(options.graphs_folder)
         return cls(
             options,
             opset,
@@ -155,7 +166,7 @@ class Settings:
             scheduling,
             engine,
             profile,
-            replace(fusion, options=profile, given=options.options or {}, dump=dump),
+            replace(fusion, options=profile, given=profile_given, dump=dump),
             composites,
             aipp,
             gears,
@@ -182,9 +193,10 @@ class Settings:
         done = dict.fromkeys((*KINDS, "insert_op_conf", "outputs"))
         options = replace(self.options, **{**done, **changes})
         fusion, composites = self.fusion, self.composites
-        if options.save_graphs != self.options.save_graphs and options.save_graphs is not None:
-            fusion = replace(fusion, dump=graph_saver(options.save_graphs))
-            composites = None if composites is None else composites.saving(options.save_graphs)
+        folder = options.graphs_folder
+        if folder != self.options.graphs_folder and folder is not None:
+            fusion = replace(fusion, dump=graph_saver(folder))
+            composites = None if composites is None else composites.saving(folder)
         return replace(self, options=options, fusion=fusion, composites=composites, aipp=(), gears={})
 
     def scheduled(self, schedule: str) -> Settings:

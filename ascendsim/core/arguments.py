@@ -26,7 +26,7 @@ from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ForwardRef, Literal, ParamSpec, TypeVar, Union
 
-from ascendsim.core.errors import InputError, suggest
+from ascendsim.core.errors import InputError, UnknownOptionError, suggest
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -52,7 +52,8 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
     """A decorator that refuses arguments of a wrong type.
 
     Args:
-        **remedies: By argument: what to do if it is wrong.
+        **remedies: By argument: what to do if it is wrong; by a name that is no argument and that users of
+            another tool may write: what to write instead.
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -80,7 +81,12 @@ def checked(**remedies: str) -> Callable[[Callable[Arguments, Result]], Callable
                         further.check(value)
             for name, value in kwargs.items():
                 named = by_name.get(name, others)
-                if named is not None and type(value) not in named.fine:
+                if named is None:
+                    remedy = remedies.get(name) or suggest(
+                        name, (known for known in by_name if known != "self")
+                    )
+                    raise UnknownOptionError(f"option {name}", "does not exist", remedy=remedy)
+                if type(value) not in named.fine:
                     named.check(value, name)
             if call is not None and list not in call and tuple not in call and len(fine) < _MOST_CALLS:
                 takers = in_order if further is None else [*in_order, *[further] * len(args)]

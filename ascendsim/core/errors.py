@@ -10,6 +10,7 @@
         SocError            a chip file or an override that breaks a rule
         SimulationError     the machine cannot go on: deadlock, unset flag
         InputError          what a user handed in (file, option, tensor) is not usable
+            UnknownOptionError         an option that a function does not take
             KernelError     a line of a user's kernel breaks a rule of the language or of the chip
 
 A message has four parts: the subject, the rule, the actual value and the remedy.
@@ -166,6 +167,10 @@ class SimulationError(AscendSimError):
 
 class InputError(AscendSimError):
     """A file, option or tensor from the user that cannot be used."""
+
+
+class UnknownOptionError(InputError, TypeError):
+    """A function was given an option that it does not take; a TypeError too, as Python has it."""
 
 
 class KernelError(InputError):

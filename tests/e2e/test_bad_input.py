@@ -250,5 +250,5 @@ def test_a_model_may_be_named_as_atc_does(capsys: pytest.CaptureFixture[str], go
 @pytest.mark.parametrize("option", ["save_graphs", "fusion_switch_file", "insert_op_conf"])
 def test_a_path_that_is_none_is_told(option: str, models_dir: Path) -> None:
     graph = asim.load(models_dir / "lenet5.onnx")
-    with pytest.raises(asim.InputError, match=f"option {option} must be a path, not 5"):
+    with pytest.raises(asim.InputError, match=rf"option {option} must be .*a path, not 5"):
         asim.compile(graph, **{option: 5})  # type: ignore[arg-type]

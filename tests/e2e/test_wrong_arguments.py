@@ -199,6 +199,41 @@ def test_the_chip_may_have_the_name_that_atc_gives_it(tmp_path: Path) -> None:
         asim.optimize(subjects_graph(), soc_version="Ascend310")  # type: ignore[call-arg]
 
 
+def test_an_option_that_a_function_does_not_take_is_named_with_what_to_write() -> None:
+    """Both as this package's error and as Python's TypeError; the nearest name is suggested."""
+    tried, silent = 0, []
+    for name, function in subjects():
+        parameters = inspect.signature(function).parameters.values()
+        keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        if not keywords or any(p.kind is p.VAR_KEYWORD for p in parameters):
+            continue
+        for wrong in ("not_an_option", *(f"{word}x" for word in keywords if f"{word}x" not in keywords)):
+            tried += 1
+            try:
+                function(**{wrong: 1})
+            except asim.InputError as error:
+                meant = f"did you mean {wrong[:-1]}?" if wrong != "not_an_option" else "does not exist"
+                if not isinstance(error, TypeError) or wrong not in str(error) or meant not in str(error):
+                    silent.append(f"{name}: {error}")
+            except TypeError as error:
+                silent.append(f"{name}: {error!r}")
+    assert not silent, "\n".join(silent)
+    assert tried > 100
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ("enable_graph_kernel", 'write fusion="graph-kernel"'),
+        ("device_target", 'write soc="Ascend910A"'),
+        ("save_graphs_path", "write save_graphs=FOLDER"),
+    ],
+)
+def test_what_mindspore_calls_an_option_is_told_in_the_words_here(option: str, remedy: str) -> None:
+    with pytest.raises(asim.InputError, match=f"option {option} does not exist; {remedy}"):
+        asim.compile(subjects_graph(), **{option: True})  # type: ignore[arg-type]
+
+
 def subjects_graph() -> asim.Graph:
     builder = asim.GraphBuilder("small")
     builder.output(builder.op("Relu", builder.input("x", (1, 4))), "y")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ def test_a_map_of_the_introduction_switches_passes(tmp_path: Path) -> None:
     path.write_text('{"Switch": {"GraphFusion": {"ALL": "off"}, "UBFusion": {"ALL": "off"}}}')
     graph = asim.load(LENET)
     tasks = []
-    for key in ("ge::ir_option::FUSION_SWITCH_FILE", "ge.fusionSwitchFile", "fusion_switch_file"):
-        model = asim.compile(graph, **asim.ir_options({key: str(path)}))
+    names = ("ge::ir_option::FUSION_SWITCH_FILE", "ge.fusionSwitchFile", "fusion_switch_file")
+    for key, value in product(names, (str(path), str(path).encode())):  # tf.compat.as_bytes
+        model = asim.compile(graph, **asim.ir_options({key: value}))
         tasks.append(len(model.program.tasks))
     (count,) = set(tasks)
     assert count > len(asim.compile(graph).program.tasks)
@@ -54,6 +56,7 @@ def test_all_keys_of_a_map_arrive() -> None:
         "outputs": "conv:0",
     }
     assert asim.ir_options(given) == wanted
+    assert asim.ir_options({key: value.encode() for key, value in given.items()}) == wanted
     CompileOptions(**wanted)
 
 
@@ -65,7 +68,10 @@ def test_all_keys_of_a_map_arrive() -> None:
         ({"ENABLE_SINGLE_STREAM": "maybe"}, "must be true or false"),
         ({"PRECISION_MODE_V2": "fp17"}, "must be one of fp16"),
         ({"SOC_VERSION": "Ascend310", "ge.socVersion": "Ascend910A"}, "is given twice"),
-        ({"SOC_VERSION": 310}, "must be a text"),
+        ({"SOC_VERSION": 310}, "must be a text, as in the map, not 310; write '310'"),
+        ({"SOC_VERSION": None}, "must be a text, as in the map, not None; leave it out"),
+        ({"SOC_VERSION": b"\xff"}, r"must be UTF-8 text, not b'.xff'$"),
+        ({"AICORE_NUM": b"two"}, "must be a whole number, not 'two'"),
     ],
 )
 def test_wrong_maps(options: dict[str, str], message: str) -> None:

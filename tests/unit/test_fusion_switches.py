@@ -192,8 +192,52 @@ BAD_OLD = [
     (f"{SOFTMAX}:ON", "the value must be exactly"),
     (f"{SOFTMAX}:on\nA:on\n{SOFTMAX}:off", "names pass 'SoftmaxFusionPass' twice .line 3."),
     (":on", "line 1 must name a pass"),
-    ('{"Switch": {"GraphFusion": {"A": "on",}}', "line 1.*as JSON it fails too"),
 ]
+
+RIGHT = """{"Switch": {"GraphFusion": {"A": "on", "B": "off"},
+            "UBFusion": {"ALL": "off"}},
+ "Priority": {"GraphFusion": {"Main": {"A": "1200"}}},
+ "ExceptionalPassOfO1Level": ["A}"]}"""
+
+
+@pytest.mark.parametrize(
+    "place", [at for at, sign in enumerate(RIGHT) if sign in "{}[]" and RIGHT[at - 1] != "A"]
+)
+def test_a_missing_brace_or_bracket_is_named(place: int) -> None:
+    """Whichever is left out, the message says that one is missing and never speaks of the old form."""
+    of_text(RIGHT)
+    with pytest.raises(InputError, match="is no JSON: .*EM_INVALID_CONTENT") as caught:
+        of_text(RIGHT[:place] + RIGHT[place + 1 :])
+    text = str(caught.value)
+    assert "missing" in text
+    assert "brace" in text or "bracket" in text
+    assert "Name:on" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"Switch": {"GraphFusion": {"A": "on",}}}', "is no JSON: Expecting property name"),
+        (
+            '{"Switch": {"GraphFusion": {"A": "on" "B": "off"}}}',
+            "is no JSON: Expecting ',' delimiter: line 1",
+        ),
+        ('"A":"on"', "is no JSON: Extra data.*the form is"),
+        ('{"Switch": {"GraphFusion": {"A": "on"}}', "never closed: { of line 1 .*add the missing brace }"),
+        (
+            '"Switch": {"GraphFusion": {"A": "on"}}}',
+            "the } of line 1 closes nothing .*brace is missing in front",
+        ),
+        (
+            '{"ExceptionalPassOfO1Level": ["A"}',
+            r"the \[ of line 1 is not closed before the } .*missing bracket \]",
+        ),
+    ],
+)
+def test_text_with_signs_of_json_is_told_of_json(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        of_text(text)
+    assert "EM_INVALID_CONTENT" in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_OLD)

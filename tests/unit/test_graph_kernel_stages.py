@@ -64,6 +64,20 @@ def test_the_dumps_of_the_tutorial(
     )
 
 
+def test_true_saves_graphs_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MindSpore's `context.set_context(save_graphs=True)`; False and None write nothing."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for nothing in (False, None):
+        asim.compile(net_basic_fuse(), soc=SOC, fusion="graph-kernel", save_graphs=nothing)
+        assert list(tmp_path.rglob("*.dot")) == []
+    asim.compile(net_basic_fuse(), soc=SOC, fusion="graph-kernel", save_graphs=True)
+    asim.compile(net_basic_fuse(), soc=SOC, fusion="graph-kernel", save_graphs=tmp_path / "named")
+    here, named = ({path.name: path.read_text() for path in Path(at).iterdir()} for at in (".", "../named"))
+    assert here == named
+    assert "6_validate.dot" in here
+
+
 def test_net_basic_fuse_is_one_composite() -> None:
     model = asim.compile(
         net_basic_fuse(), soc=SOC, fusion="graph-kernel", precision_mode="must_keep_origin_dtype"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ascendsim.api.compiling import compile
 from ascendsim.compiler.fusion import FusionLevel
 from ascendsim.compiler.profile_options import (
     PROFILE_OPTIONS,
@@ -13,12 +14,13 @@ from ascendsim.compiler.profile_options import (
     without_effect,
 )
 from ascendsim.core.errors import InputError
+from ascendsim.models.seed_examples import conv_bias
 
 # name: default, other values (docs/fusion.md and the help of `compile`), a value next to them, and the level
 TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
-    "aicpu_pow": (False, [True], [0, 1, "on"], ""),
+    "aicpu_pow": (False, [True], [0, 1, "maybe"], ""),
     "open_shape_kernels": ("unsunk", ["always", "never"], ["sink", True], ""),
-    "format_reach": (0, [1, 2, 3, 4], [-1, 5, True, "1"], ""),
+    "format_reach": (0, [1, 2, 3, 4], [-1, 5, True, "5", "-1"], ""),
     "weight_format": ("chip", ["FRACTAL_NZ"], ["ND", ""], ""),
     "group_conv": ("packed", ["split"], ["whole"], "graph"),
     "ub_limits": ("chip", ["Ascend310", "MindSpore", "documents"], ["ascend310"], "ub"),
@@ -32,7 +34,7 @@ TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "l2_batch": ("chip", ["whole", "split"], [1], "all"),
     "mul_add_names": ("bert", ["any"], [""], "graph"),
     "matmul_bias_chips": ("all", ["listed"], [""], "graph"),
-    "transpose_white_list": (True, [False], [0, 1, "off"], ""),
+    "transpose_white_list": (True, [False], [0, 1, "no"], ""),
     "tiling": ("verified", ["closed_form"], [""], ""),
 }
 
@@ -60,14 +62,34 @@ def test_an_option_says_that_it_has_no_effect_below_its_level(name: str) -> None
     assert levels == ["off", "graph", "ub", "all"]
     for place, reached in enumerate(levels):
         chosen = profile_options({name: others[0]})
-        said = list(without_effect(chosen, reached, levels, "asked"))
+        said = list(without_effect(chosen, reached, levels, "fusion=asked"))
         idle = bool(level) and place < levels.index(level)
         assert len(said) == idle, (name, reached)
         assert not idle or said == [
             f"profile option {name} has no effect with fusion=asked: it counts from fusion={level} on"
         ]
-        assert list(without_effect(profile_options({name: default}), reached, levels, "asked")) == []
-        assert list(without_effect({}, reached, levels, "asked")) == []
+        assert list(without_effect(profile_options({name: default}), reached, levels, "fusion=asked")) == []
+        assert list(without_effect({}, reached, levels, "fusion=asked")) == []
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_python_takes_the_words_of_the_command_line(name: str) -> None:
+    """Whatever `--option NAME=WORD` means, `options={NAME: WORD}` means the same."""
+    default, others, *_ = TABLE[name]
+    for value in (default, *others):
+        words = {True: ["on", "true", "ON", "1"], False: ["off", "false", "Off", "0"]}
+        for word in words[value] if isinstance(value, bool) else [str(value)]:
+            meant = profile_options(parse_profile_options({name: word}))
+            assert profile_options({name: word}) == meant == profile_options({name: value})
+            assert type(profile_options({name: word})[name]) is type(value)
+
+
+def test_a_word_for_the_default_is_no_option_without_effect() -> None:
+    graph = conv_bias()
+    said = compile(graph, fusion="off", options={"l1_fusion": "off", "ub_conv": "profile"}).fusion.warnings
+    assert said == []
+    told = compile(graph, fusion="off", options={"l1_fusion": "on"}).fusion.warnings
+    assert told == ["profile option l1_fusion has no effect with fusion=off: it counts from fusion=all on"]
 
 
 def test_spellings_of_a_command_line() -> None:

@@ -12,7 +12,8 @@ executed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, NoReturn
@@ -27,6 +28,11 @@ FAMILY_KEYS: dict[str, Family] = {"GraphFusion": "graph", "UBFusion": "ub"}
 CUSTOM_RANGES = {"Top": (0, 1000), "Main": (1000, 2000), "Down": (2000, 3000)}
 BUILT_IN_RANGES = {"Top": (3000, 4000), "Main": (4000, 5000), "Down": (5000, 6000)}
 MAX_BYTES = 1 << 20  # CANN's own configuration with every pass it has is about 50 KiB
+_JSON_SIGNS = '{}[]"'  # no name of a pass has them
+_PAIRS = {"{": "}", "[": "]"}
+_SPOKEN = {"{": "brace", "}": "brace", "[": "bracket", "]": "bracket"}
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_FORM = 'the form is {"Switch": {"GraphFusion": {"PassName": "off"}}}'
 _TOP_KEYS = ("Switch", "Priority", "ExceptionalPassOfO1Level")
 
 
@@ -86,7 +92,9 @@ def parse_switch_text(text: str, subject: str = "fusion switch text") -> SwitchF
     except RecursionError:
         _invalid(subject, "must not be nested that deeply")
     except ValueError as error:
-        return _old_form(text, subject, str(error))
+        if any(sign in text for sign in _JSON_SIGNS):
+            _no_json(text, subject, str(error))
+        return _old_form(text, subject)
     return _json_form(data, subject)
 
 
@@ -105,19 +113,49 @@ def check_priority(stage: str, priority: int, ranges: Mapping[str, tuple[int, in
         raise InputError(f"{subject}: priority of stage {stage}", f"must be in [{low}, {high})", priority)
 
 
-def _old_form(text: str, subject: str, json_error: str) -> SwitchFile:
+def _no_json(text: str, subject: str, error: str) -> NoReturn:
+    """Refuses text that has JSON's signs and is none: names the bracket that is missing, else what JSON's
+    reader says.
+    """
+    opened: list[tuple[str, int]] = []
+    for sign, line in _brackets(text):
+        if sign in _PAIRS:
+            opened.append((sign, line))
+            continue
+        if not opened:
+            remedy = f"a {_SPOKEN[sign]} is missing in front, or this one is too many; {_FORM}"
+            _invalid(subject, f"is no JSON: the {sign} of line {line} closes nothing", remedy=remedy)
+        start, first = opened.pop()
+        if _PAIRS[start] != sign:
+            rule = f"is no JSON: the {start} of line {first} is not closed before the {sign} of line {line}"
+            _invalid(subject, rule, remedy=f"add the missing {_SPOKEN[start]} {_PAIRS[start]}")
+    if opened:
+        listed = ", ".join(f"{sign} of line {line}" for sign, line in opened)
+        missing = ", ".join(f"{_SPOKEN[sign]} {_PAIRS[sign]}" for sign, _ in reversed(opened))
+        _invalid(subject, f"is no JSON: never closed: {listed}", remedy=f"add the missing {missing}; {_FORM}")
+    _invalid(subject, f"is no JSON: {error}", remedy=_FORM)
+
+
+def _brackets(text: str) -> Iterator[tuple[str, int]]:
+    """Brackets outside of texts in quotes, with their lines."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for sign in _QUOTED.sub("", line):
+            if sign in "{}[]":
+                yield sign, number
+
+
+def _old_form(text: str, subject: str) -> SwitchFile:
     switches: dict[str, bool] = {}
-    hint = f"as JSON it fails too: {json_error}" if text.lstrip()[:1] in "{[" else ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not colon:
-            _invalid(subject, f"line {number} must have the form Name:on or Name:off", _shown(line), hint)
+            _invalid(subject, f"line {number} must have the form Name:on or Name:off", _shown(line))
         if not name:
-            _invalid(subject, f"line {number} must name a pass before the colon", _shown(line), hint)
+            _invalid(subject, f"line {number} must name a pass before the colon", _shown(line))
         if value not in ("on", "off"):
-            _invalid(subject, f'line {number}: the value must be exactly "on" or "off"', _shown(value), hint)
+            _invalid(subject, f'line {number}: the value must be exactly "on" or "off"', _shown(value))
         if name in switches:
             _invalid(subject, f"names pass {name!r} twice (line {number})", remedy="remove one of the lines")
         switches[name] = value == "on"
