@@ -204,7 +204,7 @@ def test_empty_results_become_constants():
 
 def test_quantised_weights_are_not_widened():
     b = asim.GraphBuilder()
-    weights = b.op("DequantizeLinear", b.constant(np.ones((3, 3), np.int8)), 0.5)
+    weights = b.op("DequantizeLinear", b.constant(np.ones((3, 3), np.int8)), np.float32(0.5))
     b.output(b.op("MatMul", b.input("x", (2, 3)), weights), "y")
     assert types(asim.optimize(b.build()).graph) == ["DequantizeLinear", "MatMul"]
 

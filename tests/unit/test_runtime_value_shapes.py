@@ -11,7 +11,7 @@ import pytest
 import ascendsim as asim
 from tests.support.onnx_models import model, node, value
 
-CHIPS = ("Ascend310", "Ascend310P3", "Ascend910A", "Ascend910B1")
+CHIPS = ("Ascend310P3", "Ascend910A", "Ascend910B1")
 NEAR = np.array([[1, 1.0001, 2], [1e-8, 0, 1.0002]], np.float32)  # float16 has 1, 1, 2, 0, 0, 1
 
 
@@ -27,7 +27,7 @@ def distinct(x: Any) -> list[Any]:
 NETWORKS: dict[str, tuple[list[Any], list[str], Any]] = {
     "NonZero": ([node("NonZero", "x", "y")], ["y"], places),
     "NonZero behind Relu": ([node("Relu", "x", "t"), node("NonZero", "t", "y")], ["y"], places),
-    "NonZero and Cast": ([node("NonZero", "x", "t"), node("Cast", "t", "y", to=7)], ["y"], places),
+    "NonZero and Cast": ([node("NonZero", "x", "t"), node("Cast", "t", "y", to=6)], ["y"], places),
     "Unique": ([node("Unique", "x", "a b c d")], ["a", "b", "c", "d"], distinct),
     "Unique and what follows": (
         [node("Unique", "x", "t"), node("Neg", "t", "y")],

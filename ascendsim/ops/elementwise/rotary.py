@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ascendsim.core.errors import GraphError
-from ascendsim.graph.ir import Array, Node
+from ascendsim.graph.ir import Array, Node, Shape
 from ascendsim.ops.shared.common import as_float32, elementwise_work, finish
 from ascendsim.ops.shared.dims import need_shape, need_within
 from ascendsim.opset import InferContext, OpDef
@@ -30,12 +30,36 @@ def _infer(ctx: InferContext) -> None:
         if table is not None and len(table) != rank:
             raise ctx.fail(f"needs input {port} of rank {rank}", list(table))
         need_shape(ctx, port, ctx.shape(1))
+    _check_size(ctx, source)
     if source is not None:
         each = (source[0], source[2] if len(source) == 4 else source[1])  # position of each sequence
         need_within(ctx, 3, each)
         for port in (1, 2) if not ctx.has(3) else ():
             need_within(ctx, port, (*each, None))
     ctx.set(0, ctx.dtype(0), source)
+
+
+def _check_size(ctx: InferContext, source: Shape | None) -> None:
+    """Refuses tables that have not one angle for each pair of what is turned of a head."""
+    heads, part = (int(ctx.node.attr(name, 0)) for name in ("num_heads", "rotary_embedding_dim"))
+    size = None if source is None else source[-1]
+    table = ctx.shape(1)
+    if source is not None and len(source) == 3 and isinstance(size, int):
+        if size % heads:
+            raise ctx.fail(f"needs a width of {heads} equal heads", size)
+        size //= heads
+    if isinstance(size, int) and part > size:
+        raise ctx.fail(f"needs a rotary_embedding_dim of at most {size}, the size of a head", part)
+    turned = part or size
+    if isinstance(turned, int) and turned % 2:
+        raise ctx.fail("needs an even number of elements of a head to turn", turned)
+    if (
+        isinstance(turned, int)
+        and table is not None
+        and isinstance(table[-1], int)
+        and 2 * table[-1] != turned
+    ):
+        raise ctx.fail(f"needs tables of {turned // 2} angles, half of what is turned", table[-1])
 
 
 def rotate(data: Array, cosine: Array, sine: Array, interleaved: bool) -> Array:
