@@ -11,8 +11,9 @@ from ascendsim.api.graph_dumps import GraphDumps
 from ascendsim.compiler.pipeline import check_operators
 from ascendsim.core.arguments import checked
 from ascendsim.core.collection import without_collection
+from ascendsim.graph.connection import connected_parts, multi_edges
 from ascendsim.graph.copying import copy_graph
-from ascendsim.graph.ir import Graph
+from ascendsim.graph.ir import Graph, Node
 from ascendsim.ops import opset_with
 from ascendsim.opset import OpDef
 from ascendsim.passes.engine import (
@@ -98,6 +99,18 @@ class OptimizeResult:
             f"({_size(before.constant_bytes)}) -> {after.constants} ({_size(after.constant_bytes)}), "
             f"{self.report.seconds * 1e3:.1f} ms in passes"
         )
+
+    @property
+    def parts(self) -> tuple[tuple[Node, ...], ...]:
+        """The nodes of the result by connected component: one in a graph that hangs together."""
+        return connected_parts(self.graph)
+
+    @property
+    def multi_edges(self) -> dict[tuple[str, str], int]:
+        """How many edges join two nodes of the result, by producer and consumer, where there is more than
+        one.
+        """
+        return multi_edges(self.graph)
 
 
 def _size(count: int) -> str:

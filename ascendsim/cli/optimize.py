@@ -17,8 +17,11 @@ from ascendsim.cli.own import own_operators
 from ascendsim.cli.run import print_formatted
 from ascendsim.compiler.options import OO_LEVELS
 from ascendsim.core.files import make_folder, write_whole
+from ascendsim.core.refusals import some
+from ascendsim.graph.connection import parts_text
 
 if TYPE_CHECKING:
+    from ascendsim.api.optimizing import OptimizeResult
     from ascendsim.graph.ir import Graph
 
 NAME = "optimize"
@@ -73,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     )
     print_formatted(result.table())
     print(result)
+    _print_edges(result)
     if args.notes:
         for name, note in result.report.notes():
             print(f"{name}: {note}")
@@ -81,6 +85,16 @@ def run(args: argparse.Namespace) -> int:
     if args.save is not None:
         _save(result.graph, Path(args.save))
     return 0
+
+
+def _print_edges(result: OptimizeResult) -> None:
+    """What is unusual about the edges of the result: parts that none joins, and nodes joined more than once."""
+    parts, several = result.parts, result.multi_edges
+    if len(parts) > 1:
+        print(f"{len(parts)} parts that no edge joins: {parts_text(parts)}")
+    if several:
+        named = [f"{maker} to {reader} ({count})" for (maker, reader), count in several.items()]
+        print(f"joined by more than one edge: {some(named)}")
 
 
 def _save(graph: Graph, path: Path) -> None:

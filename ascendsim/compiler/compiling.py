@@ -16,6 +16,7 @@ from ascendsim.compiler.pipeline import PREPARATION, STAGES, Compilation, is_sin
 from ascendsim.compiler.settings import Settings
 from ascendsim.core.errors import InputError
 from ascendsim.core.threads import fixed_threads
+from ascendsim.graph.connection import connected_parts, parts_text
 from ascendsim.graph.ir import Graph
 from ascendsim.passes.aipp import AippSettings, DynamicAipp
 from ascendsim.passes.control_flow import is_dynamic
@@ -47,6 +48,7 @@ def _compiled(graph: Graph, settings: Settings) -> CompiledModel:
     settings.check_names(graph, work.opset)
     run_stages(work, PREPARATION)
     work.fusion.warnings += check_conversion(graph, work.graph, settings)
+    work.fusion.warnings += _unconnected(work.graph)
     if not settings.gears and not is_dynamic(work.graph):
         run_stages(work, STAGES[len(PREPARATION) :])
         return work.model()
@@ -63,6 +65,15 @@ def _compiled(graph: Graph, settings: Settings) -> CompiledModel:
     model = compile_open(work.graph, settings, compile_piece)
     model.fusion.warnings += work.fusion.warnings
     return replace(model, optimized=work.engine.report, source=graph)
+
+
+def _unconnected(graph: Graph) -> list[str]:
+    """A computational graph is connected; GE compiles one that is not, so this is a warning."""
+    parts = () if is_single_kernel(graph) else connected_parts(graph)
+    if len(parts) < 2:
+        return []
+    rest = "they run as one model all the same; compile them apart to time each"
+    return [f"graph {graph.name!r} has {len(parts)} parts that no edge joins: {parts_text(parts)}; {rest}"]
 
 
 def compile_piece(graph: Graph, settings: Settings) -> CompiledModel:

@@ -15,9 +15,9 @@ from ascendsim.compiler.dynamic_inputs import input_values, shapes_only
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.compiler.settings import Settings
 from ascendsim.core.arguments import checked
-from ascendsim.core.errors import AscendSimError
+from ascendsim.core.errors import AscendSimError, InputError
 from ascendsim.core.table import Table
-from ascendsim.graph.ir import Graph
+from ascendsim.graph.ir import Array, Graph
 from ascendsim.isa.program import Task
 from ascendsim.passes.control_flow import control_flow_nodes
 from ascendsim.passes.gears import CASE, SHAPE_DATA, GearSettings, clone_gears, parse_gears
@@ -85,8 +85,17 @@ class GearedModel(DynamicModel):
 
     @checked()
     def values_of(self, inputs: Mapping[str, Any]) -> dict[str, Value]:
-        """The user's arrays and the extra input, which says which gear they are of."""
-        return self._with_gear(input_values(self.network, inputs))
+        """The user's arrays and the extra input, which says which gear they are of; who gives it too has it
+        checked against the arrays.
+
+        Raises:
+            InputError: If an input does not fit, or the gear that is given is not that of the arrays.
+        """
+        rest = {name: array for name, array in inputs.items() if name != SHAPE_DATA}
+        values = self._with_gear(input_values(self.network, rest))
+        if SHAPE_DATA in inputs:
+            _same_gear(np.asarray(inputs[SHAPE_DATA]), _gear(values), self.settings.text())
+        return values
 
     @checked()
     def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, Value]:
@@ -94,6 +103,10 @@ class GearedModel(DynamicModel):
         if not shapes:
             gear = max(self.gear_bytes, key=lambda gear: self.gear_bytes[gear][0])
             shapes = self.shapes_of_gear(gear)
+        extra, wanted = shapes.get(SHAPE_DATA), (len(self.gears[0]),)
+        if extra is not None and tuple(extra) != wanted:
+            raise InputError(f"option shapes: input {SHAPE_DATA!r}", f"must be {list(wanted)}", repr(extra))
+        shapes = {name: shape for name, shape in shapes.items() if name != SHAPE_DATA}
         return self._with_gear(shapes_only(self.network, self.opset, shapes))
 
     def _with_gear(self, values: dict[str, Value]) -> dict[str, Value]:
@@ -119,6 +132,23 @@ class GearedModel(DynamicModel):
         return (
             f"GearedModel({self.source.name!r}, soc={self.soc.name}, "
             f"{self.settings.kind}={self.settings.text()})"
+        )
+
+
+def _same_gear(given: Array, gear: tuple[int, ...], gears: str) -> None:
+    subject, actual = f"input {SHAPE_DATA!r}", ",".join(map(str, gear))
+    if given.dtype.kind not in "iu" or given.shape != (len(gear),):
+        raise InputError(
+            subject,
+            f"must be {len(gear)} whole numbers, one of the gears {gears}",
+            f"{given.dtype}{list(given.shape)}",
+        )
+    if tuple(given.tolist()) != gear:
+        raise InputError(
+            subject,
+            f"must be the gear that the other inputs have, {actual}",
+            ",".join(map(str, given.tolist())),
+            f"pass [{actual}], or leave it out: run fills it in",
         )
 
 

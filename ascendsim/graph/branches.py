@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ascendsim.graph.ir import Graph, Node
 
 IMPOSSIBLE = "impossible"  # key of Graph.metadata: why a branch cannot run with the input shapes at hand
+ROUNDS = "rounds"  # key of Graph.metadata: what each round of a loop's shape inference opened, a text each
 
 
 def possible_subgraphs(node: Node) -> Iterator[tuple[str, Graph]]:

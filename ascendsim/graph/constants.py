@@ -79,3 +79,15 @@ class Constant:
         if dtype not in self._forms:
             self._forms[dtype] = convert(values)
         return self._forms[dtype]
+
+
+def shape_text(shape: Shape | None) -> str:
+    """A shape as GE writes it: -1 for an open dimension, -2 for an unknown rank.
+
+    >>> shape_text((2, None, "N")), shape_text(None)
+    ('[2, -1, -1 (N)]', '[-2]')
+    """
+    if shape is None:
+        return "[-2]"
+    sizes = (str(dim) if isinstance(dim, int) else "-1" if dim is None else f"-1 ({dim})" for dim in shape)
+    return "[" + ", ".join(sizes) + "]"

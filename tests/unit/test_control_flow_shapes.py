@@ -7,9 +7,11 @@ import pytest
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
+from ascendsim.graph.branches import ROUNDS
 from ascendsim.graph.ir import Graph, Node, Shape
 from ascendsim.ops import default_opset
 from ascendsim.ops.control.control_flow_shapes import larger_shape, merge_shapes
+from ascendsim.passes.control_flow.sinking import host_reasons
 from ascendsim.passes.infer import infer
 
 FLOAT, BOOL = DType.FLOAT32, DType.BOOL
@@ -197,3 +199,29 @@ def test_what_a_counted_loop_collects_has_a_row_each_time(condition: object, fir
     infer(graph, default_opset())
     assert [tensor.shape for tensor in node.outputs] == [(2, 3), (first, 2, 3)]
     assert number.dtype is DType.INT64
+
+
+def test_reasons_name_the_rounds_and_the_node_that_opens_a_shape() -> None:
+    """Concat opens a dimension, Relu behind it only hands the shape on; a Transpose needs a round more."""
+    body = subgraph("body", [("x", FLOAT, None)])
+    more = body.add_constant("one", np.ones((1, 8), np.float32))
+    grown = body.add_node("Concat", [body.inputs[0], more], ["grown"], name="grow", axis=0).output
+    body.outputs.append(body.add_node("Relu", [grown], ["body_out"], name="relu").output)
+    graph, _ = while_node(body, (4, 8))
+    infer(graph, default_opset())
+    (reason,) = host_reasons(graph)
+    assert reason == (
+        "node 'while' (While) gives 'y' the shape [-1, 8] (its body's shapes settle in 2 rounds; "
+        "round 1: node 'grow' (Concat) makes 'body_x' [5, 8] of [4, 8], so [-1, 8])"
+    )
+
+
+@pytest.mark.parametrize(("shape", "rounds", "opened"), [((4, 4), 1, 0), ((4, 8), 2, 1)])
+def test_rounds_end_with_one_that_opens_nothing(shape: Shape, rounds: int, opened: int) -> None:
+    body = subgraph("body", [("x", FLOAT, None)])
+    body.outputs.append(body.add_node("Transpose", [body.inputs[0]], ["body_out"], perm=(1, 0)).output)
+    graph, _ = while_node(body, shape)
+    infer(graph, default_opset())
+    found = body.metadata[ROUNDS]
+    assert (len(found), sum(map(bool, found)), found[-1]) == (rounds, opened, "")
+    assert bool(host_reasons(graph)) == bool(opened)

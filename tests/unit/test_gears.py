@@ -197,6 +197,27 @@ def test_a_shape_that_is_no_gear_lists_the_gears() -> None:
         asim.simulate(model, shapes={"x": (4, 8)})
 
 
+def test_the_gear_may_be_given_and_is_checked_against_the_arrays() -> None:
+    model = asim.compile(network(), soc=SOC, dynamic_batch_size="1,2,8")
+    inputs = asim.random_inputs(model, seed=1, shapes={"x": (2, 8)})
+    name = model.graph.inputs[-1].name
+    wanted = asim.run(model, inputs).outputs["y"]
+    for gear in ([2], np.array([2], np.int32)):
+        result = asim.run(model, inputs | {name: gear})
+        np.testing.assert_array_equal(result.outputs["y"], wanted)
+    for wrong, text in (
+        ([8], r"must be the gear that the other inputs have, 2, not 8; pass \[2\]"),
+        ([3], r"the gear that the other inputs have, 2, not 3"),
+        (2, r"must be 1 whole numbers, one of the gears 1,2,8"),
+        ([2.0], r"must be 1 whole numbers"),
+    ):
+        with pytest.raises(InputError, match=text):
+            asim.run(model, inputs | {name: wrong})
+    with pytest.raises(InputError, match=r"must be \[1\]"):
+        asim.simulate(model, shapes={"x": (2, 8), name: (2,)})
+    asim.simulate(model, shapes={"x": (2, 8), name: (1,)})
+
+
 def test_memory_is_that_of_the_largest_gear_and_weights_lie_there_once() -> None:
     graph = network()
     model = asim.compile(graph, soc=SOC, dynamic_batch_size="1,2,64")

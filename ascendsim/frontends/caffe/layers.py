@@ -15,6 +15,7 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 from ascendsim.core.errors import InputError
+from ascendsim.frontends.caffe.interp import interp
 from ascendsim.frontends.caffe.writer import Dims, WriteLayer, Writer
 
 _SAME = {
@@ -358,6 +359,7 @@ LAYERS: Mapping[str, WriteLayer] = {
     "Eltwise": _eltwise,
     "Flatten": _flatten,
     "InnerProduct": _inner_product,
+    "Interp": interp,
     "LRN": _lrn,
     "PReLU": _prelu,
     "Permute": _permute,

@@ -57,6 +57,9 @@ _MESSAGES = {
     "ProposalParameter": "1 feat_stride float=16; 2 base_size float=16; 3 min_size float=16; 4 ratio float*; "
     "5 scale float*; 6 pre_nms_topn int32=3000; 7 post_nms_topn int32=304; 8 iou_threshold float=0.7; "
     "9 output_actual_rois_num bool",
+    # of the forks for DeepLab and PSPNet, which ATC's caffe.proto has taken over
+    "InterpParameter": "1 height int32; 2 width int32; 3 zoom_factor int32=1; 4 shrink_factor int32=1; "
+    "5 pad_beg int32; 6 pad_end int32",
     "TileParameter": "1 axis int32=1; 2 tiles int32",
     "LayerParameter": "1 name string; 2 type string; 3 bottom string*; 4 top string*; 7 blobs BlobProto*; "
     "8 include NetStateRule*; 9 exclude NetStateRule*; 104 concat_param ConcatParameter; "
@@ -68,7 +71,8 @@ _MESSAGES = {
     "136 reduction_param ReductionParameter; 138 tile_param TileParameter; "
     "139 batch_norm_param BatchNormParameter; 140 elu_param ELUParameter; 141 bias_param BiasParameter; "
     "142 scale_param ScaleParameter; 143 input_param InputParameter; 201 proposal_param ProposalParameter; "
-    "202 permute_param PermuteParameter",
+    "202 permute_param PermuteParameter; "
+    "2143 interp_param InterpParameter",
     # the layers of files before 2015 (`old_layers`); a type of V1 is a number of a list
     "V0LayerParameter": "1 name string; 2 type string; 3 num_output uint32; 4 biasterm bool=true; "
     "7 pad uint32; 8 kernelsize uint32; 9 group uint32=1; 10 stride uint32=1; 11 pool PoolMethod=MAX; "

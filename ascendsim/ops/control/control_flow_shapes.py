@@ -21,7 +21,8 @@ from collections.abc import Sequence
 
 from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import AscendSimError
-from ascendsim.graph.branches import IMPOSSIBLE
+from ascendsim.graph.branches import IMPOSSIBLE, ROUNDS
+from ascendsim.graph.constants import shape_text
 from ascendsim.graph.ir import Dim, Graph, Shape, Tensor
 from ascendsim.ops.shared.dims import wrapped_axis
 from ascendsim.opset import InferContext
@@ -253,11 +254,16 @@ def _assign(ctx: InferContext, inner: Sequence[Tensor], outer: Sequence[Tensor |
 
 
 def _settle(ctx: InferContext, body: Graph, variables: Sequence[Tensor], results: Sequence[Tensor]) -> None:
-    """Infers a body until its variables come out with the shapes with which they went in."""
+    """Infers a body until its variables come out with the shapes with which they went in.
+
+    What a round opens, and which node of the body does it, is kept in the body's metadata
+    (`graph.branches.ROUNDS`): one text a round, empty in the last one.
+    """
+    rounds: list[str] = []
     again = True
     while again:
         ctx.infer_body(body)
-        again = False
+        again, opened = False, []
         for variable, result in zip(variables, results, strict=True):
             if result.origin_dtype is None:
                 continue
@@ -269,8 +275,34 @@ def _settle(ctx: InferContext, body: Graph, variables: Sequence[Tensor], results
                     "cast it",
                 )
             sure = merge_shapes(variable.shape, result.shape)
-            again = again or sure != variable.shape
+            if sure != variable.shape:
+                again = True
+                opened.append(_opening(variable, result, sure))
             variable.shape = sure
+        rounds.append("; ".join(opened))
+    body.metadata[ROUNDS] = tuple(rounds)
+
+
+def _opening(variable: Tensor, result: Tensor, sure: Shape | None) -> str:
+    """Which node of a body gives a loop variable another shape."""
+    went, came = shape_text(variable.shape), shape_text(result.shape)
+    source = _changing(result)
+    maker = (
+        f"variable {source.name!r} is handed on"
+        if source.producer is None
+        else f"node {source.producer.name!r} ({source.producer.op_type})"
+    )
+    return f"{maker} makes {variable.name!r} {came} of {went}, so {shape_text(sure)}"
+
+
+def _changing(result: Tensor) -> Tensor:
+    """Where a shape comes from: back through the nodes that have it as an input already."""
+    while result.producer is not None:
+        same = [t for t in result.producer.inputs if t is not None and t.shape == result.shape]
+        if not same or same[0].constant is not None:
+            return result
+        result = same[0]
+    return result
 
 
 def _hand_over(ctx: InferContext, variables: Sequence[Tensor]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ascendsim.graph.branches import possible_subgraphs
-from ascendsim.graph.ir import Graph, Node, Tensor
+from ascendsim.graph.branches import ROUNDS, possible_subgraphs
+from ascendsim.graph.constants import shape_text
+from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.control_flow.nodes import is_control_flow
 
 MAX_REASONS = 5
@@ -29,7 +30,7 @@ def host_reasons(graph: Graph) -> tuple[str, ...]:
     shape is not (all further open shapes follow from those).
     """
     reasons = [
-        f"input {tensor.name!r} has the open shape {_text(tensor)}"
+        f"input {tensor.name!r} has the open shape {shape_text(tensor.shape)}"
         for tensor in graph.inputs
         if not tensor.is_static
     ]
@@ -38,12 +39,13 @@ def host_reasons(graph: Graph) -> tuple[str, ...]:
         if all(tensor is None or tensor.is_static for tensor in node.inputs):
             open_results = [tensor for tensor in node.outputs if not tensor.is_static]
             reasons += [
-                f"node {node.name!r} ({node.op_type}) gives {t.name!r} the shape {_text(t)}"
+                f"node {node.name!r} ({node.op_type}) gives {t.name!r} the shape {shape_text(t.shape)}"
+                f"{_rounds(node)}"
                 for t in open_results
             ]
     if not reasons:
         reasons = [
-            f"tensor {t.name!r} has the shape {_text(t)}"
+            f"tensor {t.name!r} has the shape {shape_text(t.shape)}"
             for node in reached
             for t in node.outputs
             if not t.is_static
@@ -52,23 +54,19 @@ def host_reasons(graph: Graph) -> tuple[str, ...]:
     return (*reasons[:MAX_REASONS], *((f"and {more} more",) if more > 0 else ()))
 
 
+def _rounds(node: Node) -> str:
+    """What opened the shapes of a loop: a clause for each round of its body's shape inference that did."""
+    for _, body in node.subgraphs:
+        found: tuple[str, ...] = body.metadata.get(ROUNDS, ())
+        if any(found):
+            texts = (f"round {number}: {text}" for number, text in enumerate(found, 1) if text)
+            return f" (its body's shapes settle in {len(found)} rounds; {'; '.join(texts)})"
+    return ""
+
+
 def reached_nodes(graph: Graph) -> Iterator[Node]:
     """Every node of a graph and its subgraphs that may run."""
     for node in graph.nodes:
         yield node
         for _, subgraph in possible_subgraphs(node):
             yield from reached_nodes(subgraph)
-
-
-def _text(tensor: Tensor) -> str:
-    """A shape as GE writes it: -1 for an open dimension, -2 for an unknown rank."""
-    if tensor.shape is None:
-        return "[-2]"
-    return (
-        "["
-        + ", ".join(
-            str(dim) if isinstance(dim, int) else "-1" if dim is None else f"-1 ({dim})"
-            for dim in tensor.shape
-        )
-        + "]"
-    )
