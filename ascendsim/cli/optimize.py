@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_edges(result: OptimizeResult) -> None:
-    """What is unusual about the edges of the result: parts that none joins, and nodes joined more than once."""
+    """What is unusual about edges of the result: parts that none joins, and nodes joined more than once."""
     parts, several = result.parts, result.multi_edges
     if len(parts) > 1:
         print(f"{len(parts)} parts that no edge joins: {parts_text(parts)}")

@@ -63,7 +63,8 @@ def test_values_are_the_formulas(tmp_path: Path, parameters: str, shape: tuple[i
 
 
 def test_a_second_blob_gives_the_size(tmp_path: Path) -> None:
-    more = 'layer { name: "b" type: "Pooling" bottom: "data" top: "b" pooling_param { kernel_size: 2 stride: 2 } }\n'
+    pooling = "pooling_param { kernel_size: 2 stride: 2 }"
+    more = f'layer {{ name: "b" type: "Pooling" bottom: "data" top: "b" {pooling} }}\n'
     graph = loaded(tmp_path, "", 1, 3, 8, 6, more=more)
     assert graph.outputs[-1].static_shape == (1, 3, 4, 3)
 

@@ -266,7 +266,7 @@ def test_an_onnx_file_may_come_from_elsewhere(framework: Any) -> None:
         ),
         ('layer { name: "d" type: "Data" top: "data" }', "reads data of its own"),
         (
-            'input: "x"\ninput_shape { dim: 1 }\nlayer { name: "l" type: "Interp" bottom: "x" }',
+            'input: "x"\ninput_shape { dim: 1 }\nlayer { name: "l" type: "Threshold" bottom: "x" }',
             "must be one of",
         ),
         (

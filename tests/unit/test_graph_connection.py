@@ -1,6 +1,4 @@
-"""Whether a graph hangs together: against networkx where it is asked, edges that join two nodes twice, and who
-says so.
-"""
+"""Whether a graph hangs together, edges that join two nodes twice, and who says so."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ def test_compilation_and_optimize_say_so(
 ) -> None:
     graph = two_networks()
     b = asim.GraphBuilder("whole")
-    y = b.op("Split", b.input("x", (8, 16)), outputs=2, axis=0, num_outputs=2, name="cut")
+    y = b.ops("Split", b.input("x", (8, 16)), outputs=("c0", "c1"), axis=0, num_outputs=2, name="cut")
     b.output(b.op("Add", *y, name="sum"), "y")
     graph = graph if count == 2 else b.build()
     lines = [line for line in asim.compile(graph).fusion.warnings if "no edge joins" in line]

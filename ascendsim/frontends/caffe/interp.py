@@ -1,8 +1,8 @@
 """Interp, the layer of the DeepLab and PSPNet forks of Caffe: bilinear interpolation with aligned corners.
 
 Point i of the output lies at i * (src - 1) / (dst - 1) of the input, which is ONNX's Resize with
-align_corners. The size of the output is said in one of five ways; pad_beg and pad_end, both <= 0, cut rows and
-columns off before.
+align_corners. The size of the output is said in one of five ways; pad_beg and pad_end, both <= 0, cut rows
+and columns off before.
 """
 
 from __future__ import annotations
