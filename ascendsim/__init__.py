@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ascendsim.api.logs import save_log
     from ascendsim.api.optimizing import OptimizeResult, optimize
     from ascendsim.api.quantize_result import QuantizeResult
+    from ascendsim.api.quantized_ranges import thresholds
     from ascendsim.api.quantizing import quantize
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
@@ -88,6 +89,7 @@ _HOMES = {
     "OptimizeResult": "ascendsim.api.optimizing",
     "quantize": "ascendsim.api.quantizing",
     "QuantizeResult": "ascendsim.api.quantize_result",
+    "thresholds": "ascendsim.api.quantized_ranges",
     "plot_graphs": "ascendsim.plot.graph_picture",
     "GraphDisplay": "ascendsim.plot.graph_picture",
     "run": "ascendsim.api.running",
@@ -176,6 +178,7 @@ __all__ = [
     "sensitivity",
     "simulate",
     "sweep",
+    "thresholds",
     "torch",
     "training_step",
 ]

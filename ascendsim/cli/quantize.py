@@ -42,6 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_scaling_options(parser)
     text = "also run the network with one layer in int8 at a time, and list the worst first"
     parser.add_argument("--sensitivity", action="store_true", help=text)
+    text = "read T and the share clipped (with --data) of a model that is int8 already; writes nothing"
+    parser.add_argument("--thresholds", action="store_true", help=text)
     text = "chip whose times the table shows (default: Ascend310)"
     add_soc_option(parser, default="Ascend310", help=text)
 
@@ -50,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.quantizing import quantize
     from ascendsim.soc.loading import load as load_soc
 
+    if args.thresholds:
+        return _thresholds(args)
     for option, value in (("--data", args.data), ("--output", args.output)):
         if value is None:
             raise InputError(f"option {option}", "is missing", remedy="see `ascendsim quantize --help`")
@@ -77,6 +81,18 @@ def run(args: argparse.Namespace) -> int:
     print(f"{soc.name}: {before:,.1f} us in float16, {after:,.1f} us in int8")
     make_folder(path.parent)
     print(f"wrote {result.save(path)}")
+    return 0
+
+
+def _thresholds(args: argparse.Namespace) -> int:
+    """What an int8 model says of itself, and what data lose in it."""
+    from ascendsim.api.quantized_ranges import thresholds
+
+    if args.output is not None:
+        raise InputError("option --output", "does not go with --thresholds", args.output, "leave it out")
+    graph = load_graph(args)
+    data = None if args.data is None else _data(graph, args)
+    _print(thresholds(graph, data, operators=own_operators(args)))
     return 0
 
 

@@ -28,7 +28,9 @@ def prepared(graph: Graph, opset: OpSet) -> Graph:
     """
     for node in graph.nodes:
         if node.op_type in QUANTISED or node.op_type.startswith(("QLinear", "Ascend")):
-            remedy = "give the float model that it was made from"
+            remedy = (
+                "give the float model that it was made from; asim.thresholds (quantize --thresholds) reads T"
+            )
             raise InputError(f"model {graph.name!r}", f"is quantised already ({node.op_type})", remedy=remedy)
         if node.subgraphs:
             rule = f"has control flow ({node.op_type}), which cannot be quantised"

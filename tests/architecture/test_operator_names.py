@@ -113,6 +113,7 @@ REASONS: dict[str, str] = {
     "training/data_parallel.py": "casts and conversions, which carry a gradient to its update",
     "training/losses.py": _MAKES,
     "training/optimizers.py": _MAKES,
+    "quantisation/ranges.py": "which inputs of the forms of int8 are scales and weights",
     "quantisation/ascend.py": _MAKES,
     "quantisation/pairs.py": _MAKES,
     "quantisation/plan.py": _INT8,
