@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,9 @@ from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
 from ascendsim.core.table import Table
+from ascendsim.graph.ir import Array
 from ascendsim.profiling.comparison import (
+    BY_PLACE,
     NO_VALUES,
     REFERENCE,
     Difference,
@@ -217,5 +219,13 @@ def _differences(results: Mapping[str, Result]) -> dict[str, Difference]:
     found = {names[0]: Difference(0.0, 0.0, REFERENCE)}
     for name in names[1:]:
         outputs = results[name].values
-        found[name] = NO_VALUES if outputs is None else largest_difference(first, outputs)
+        found[name] = NO_VALUES if outputs is None else _difference(first, outputs)
     return found
+
+
+def _difference(first: Mapping[str, Array], outputs: Mapping[str, Array]) -> Difference:
+    """By name; in order where no name is the same (two exports of a network) and all shapes are."""
+    shapes = [[array.shape for array in arrays.values()] for arrays in (first, outputs)]
+    if first.keys() & outputs.keys() or shapes[0] != shapes[1]:
+        return largest_difference(first, outputs)
+    return replace(largest_difference(first, dict(zip(first, outputs.values(), strict=True))), note=BY_PLACE)

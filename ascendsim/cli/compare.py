@@ -1,5 +1,5 @@
-"""`ascendsim compare MODEL`: one model compiled in several ways (fusion levels, chips, batches, modes), in
-one table and one picture.
+"""`ascendsim compare MODEL ...`: several models, or one compiled in several ways (fusion levels, chips,
+batches, modes), in one table and one picture.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ascendsim.cli.common import print_table
+from ascendsim.cli.compared_files import arrays_for, load_one, one_file
 from ascendsim.cli.dynamic_options import add_choice_options, choices, gear_settings
 from ascendsim.cli.model_options import (
     add_chip_options,
@@ -18,7 +19,7 @@ from ascendsim.cli.model_options import (
     check_folder,
     chip_settings,
     has_values,
-    load_graph,
+    model_path,
     print_warnings,
     progress,
 )
@@ -31,18 +32,21 @@ from ascendsim.core.files import make_folder
 if TYPE_CHECKING:
     from ascendsim.api.comparing import Comparison
     from ascendsim.api.result import Result
+    from ascendsim.compiler.model import CompiledModel
     from ascendsim.core.table import Cell, Table
-    from ascendsim.graph.ir import Graph
+    from ascendsim.graph.ir import Array, Graph
     from ascendsim.profiling.interval import DurationInterval
 
 _COLUMNS = 6  # more variants than this are rows of the printed table instead of columns
 
 NAME = "compare"
-HELP = "compare fusion levels, chips, batches or modes of a model: one table, one picture"
+HELP = "compare models, or fusion levels, chips, batches, modes of one: one table, one picture"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
+    text = "more models: float and int8, before and after a change, two exports"
+    parser.add_argument("others", nargs="*", metavar="model", help=text)
     add_chip_options(parser)
     add_variant_options(parser)
     values = (
@@ -104,16 +108,18 @@ def _compare(args: argparse.Namespace) -> None:
 
 
 def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[tuple[str, Result]]:
-    """Runs of the variants, one after another; a graph is loaded once a batch."""
+    """Runs of the variants, one after another; a graph is loaded once a file and batch."""
     from ascendsim.api.compiling import compile
     from ascendsim.api.running import random_inputs, run, simulate
 
-    graphs: dict[int | None, Graph] = {}
+    graphs: dict[tuple[str | None, int | None], Graph] = {}
     shown: set[str] = set()
+    first: tuple[CompiledModel, dict[str, Array]] | None = None
     for variant in variants:
-        if variant.batch not in graphs:
-            graphs[variant.batch] = load_graph(argparse.Namespace(**{**vars(args), "batch": variant.batch}))
-        graph = graphs[variant.batch]
+        key = (variant.file, variant.batch)
+        if key not in graphs:
+            graphs[key] = load_one(args, *key)
+        graph = graphs[key]
         values = args.values or (
             "device" if has_values(graph) and len({v.batch for v in variants}) == 1 else "off"
         )
@@ -123,8 +129,18 @@ def _results(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[
         with progress(variant.name) as show:
             if values == "off":
                 yield variant.name, simulate(model, **choices(args), progress=show)
-            else:
-                yield variant.name, run(model, random_inputs(model, args.seed), values=values, progress=show)  # type: ignore[arg-type]
+                continue
+            arrays: dict[str, Array] | None = random_inputs(model, args.seed)
+            if first is None:
+                first = model, random_inputs(model, args.seed)
+            if variant.file != variants[0].file:
+                arrays = arrays_for(*first, model)
+            if arrays is None:
+                said = f"{variant.name} takes other inputs than {variants[0].name}: outputs are not compared"
+                print_warnings([said])
+                yield variant.name, simulate(model, **choices(args), progress=show)
+                continue
+            yield variant.name, run(model, arrays, values=values, progress=show)  # type: ignore[arg-type]
 
 
 def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str, Any]]:
@@ -133,6 +149,7 @@ def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str
     Raises:
         InputError: If a list names more than one.
     """
+    one_file(args, option)
     chips, sizes = parts(args.soc_version, "--soc_version"), batches(args.batch)
     levels = parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
     modes = parts(args.mode, "--mode")
@@ -140,7 +157,7 @@ def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str
         raise InputError(
             f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out"
         )
-    graph = load_graph(argparse.Namespace(**{**vars(args), "batch": sizes[0]}))
+    graph = load_one(args, model_path(args), sizes[0])
     return graph, {**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}
 
 
@@ -201,7 +218,7 @@ def _print(comparison: Comparison) -> None:
     """Prints the table, one column a variant as long as that is narrow; then why differences of values are
     missing, if they are.
     """
-    print(next(iter(comparison.results.values())).model.source.name)
+    print(", ".join(dict.fromkeys(result.model.source.name for result in comparison.results.values())))
     table = comparison.table()
     # the notes on values and the interval stand below, and what nothing is known of nowhere
     left_out = {"Values", "Likely from(us)", "Likely to(us)"}

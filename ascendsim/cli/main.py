@@ -164,7 +164,11 @@ def _dispatch(arguments: list[str]) -> int:
     command = _command(first)
     parser = Parser(prog=f"ascendsim {command.NAME}", description=command.HELP, allow_abbrev=False)
     command.configure(parser)
-    args, unknown = parser.parse_known_args(arguments[1:])
+    if any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
+        # names that belong together may stand on both sides of an option
+        args, unknown = parser.parse_known_intermixed_args(arguments[1:])
+    else:
+        args, unknown = parser.parse_known_args(arguments[1:])
     if unknown:
         raise _unknown_argument(unknown[0], parser)
     return command.run(args)

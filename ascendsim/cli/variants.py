@@ -1,4 +1,4 @@
-"""Variants of a model on the command line: lists of batches, chips, fusion levels and modes, of which every
+"""Variants on the command line: lists of models, batches, chips, fusion levels and modes, of which every
 combination is one.
 """
 
@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from ascendsim.cli.common import add_soc_option
+from ascendsim.cli.compared_files import model_files, names_of_files
 from ascendsim.cli.model_options import chip_settings
 from ascendsim.compiler.options import FUSION_LEVELS, GRAPH_KERNEL, SCHEDULES
 from ascendsim.core.errors import InputError, suggest
@@ -27,16 +28,18 @@ class Variant:
         name: What tells it from the others.
         batch: Batch size; None = the model's own.
         options: For `compile`.
+        file: The model's file; None = that of the command line, or none at all.
     """
 
     name: str
     batch: int | None
     options: dict[str, Any]
+    file: str | None = None
 
 
 def add_variant_options(
     parser: argparse.ArgumentParser,
-    default: str = "those that add to the one before; all with several chips or batches",
+    default: str = "those that add to the one before; all with several models, chips or batches",
 ) -> None:
     """Adds the lists; they replace single values of options that are there already.
 
@@ -59,13 +62,13 @@ def add_variant_options(
 def variants_of(
     args: argparse.Namespace, least: int = 2, levels: Sequence[str] | None = None
 ) -> tuple[Variant, ...]:
-    """Every combination of batches, chips, fusion levels and modes, named by what differs.
+    """Every combination of models, batches, chips, fusion levels and modes, named by what differs.
 
     Args:
         args: The command line.
         least: Variants that there must be.
         levels: Fusion levels if none are named; None = those that add to the one before, or all for several
-            chips, batches or modes.
+            models, chips, batches or modes.
 
     Raises:
         InputError: If a list is empty or names something twice, a level does not exist, or there are fewer
@@ -73,6 +76,8 @@ def variants_of(
     """
     from ascendsim.compiler.fusion import fusion_levels
 
+    files = model_files(args)
+    titles = names_of_files([str(file) for file in files])
     sizes = batches(args.batch)
     chips = parts(args.soc_version, "--soc_version")
     modes = parts(args.mode, "--mode")
@@ -84,7 +89,7 @@ def variants_of(
                 repr(mode),
                 suggest(mode, SCHEDULES),
             )
-    several = len(sizes) * len(chips) * len(modes) > 1
+    several = len(files) * len(sizes) * len(chips) * len(modes) > 1
     if levels is None:
         levels = ("all",) if several else fusion_levels()
     chosen = parts(args.fusion, "--fusion") if args.fusion is not None else tuple(levels)
@@ -97,23 +102,26 @@ def variants_of(
                 suggest(level, LEVELS),
             )
     found = []
-    for batch, chip, level, mode in product(sizes, chips, chosen, modes):
+    settings = chip_settings(args)
+    for (file, title), batch, chip, level, mode in product(
+        zip(files, titles, strict=True), sizes, chips, chosen, modes
+    ):
         facets = (
+            (len(files), title),
             (len(sizes), f"batch {batch}"),
             (len(chips), chip),
             (len(chosen), level),
             (len(modes), mode),
         )
         name = ", ".join(text for count, text in facets if count > 1)
-        found.append(
-            Variant(name, batch, {**chip_settings(args), "soc": chip, "fusion": level, "schedule": mode})
-        )
+        options = {**settings, "soc": chip, "fusion": level, "schedule": mode}
+        found.append(Variant(name, batch, options, file))
     if len(found) < least:
         raise InputError(
             "compare",
             "needs at least two variants",
             f"{len(found)}",
-            "give several to --fusion, --soc_version, --batch or --mode",
+            "give several to --fusion, --soc_version, --batch or --mode, or name several models",
         )
     return tuple(found)
 

@@ -20,6 +20,7 @@ from ascendsim.profiling.view import ProfiledRun
 
 REFERENCE = "reference"
 COMPARED = "compared"
+BY_PLACE = "compared in order, names differ"
 COLUMNS = (
     "Variant",
     "Time(us)",
@@ -49,7 +50,7 @@ class Difference:
         absolute: Largest difference of two elements over all outputs; None if the outputs cannot be compared.
         relative: Largest difference over the range (largest less smallest element) of the reference's output;
             None as before.
-        note: `REFERENCE` for the reference itself, `COMPARED`, or why there is no difference to give.
+        note: `REFERENCE` for the reference itself, `COMPARED`, `BY_PLACE`, or why there is no difference.
     """
 
     absolute: float | None
