@@ -7,6 +7,7 @@ import argparse
 from ascendsim.cli.atc import add_mode_options, mode_refusal, run_mode
 from ascendsim.cli.buffers import print_details, print_summary
 from ascendsim.cli.common import print_table
+from ascendsim.cli.composites import print_composites
 from ascendsim.cli.dynamic_options import print_open_model
 from ascendsim.cli.logs import add_log_option, logged, write_fusion, write_log
 from ascendsim.cli.memory import print_memory, save_map
@@ -136,6 +137,8 @@ def run(args: argparse.Namespace) -> int:
             f"the graph engine removed {model.optimized.removed_nodes} nodes (ascendsim optimize shows how)"
         )
     print_summary(model)
+    if model.graph_kernel is not None:
+        print_composites(model.graph_kernel)
     return 0
 
 

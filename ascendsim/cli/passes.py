@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ascendsim.cli.common import print_table
 from ascendsim.cli.model_options import ENGINE, SWITCHES, add_compile_options, compile_settings
-from ascendsim.compiler.options import FUSION_LEVELS
+from ascendsim.compiler.options import FUSION_LEVELS, GRAPH_KERNEL
 from ascendsim.core.errors import InputError, suggest
 
 NAME = "passes"
@@ -23,7 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="list CANN's passes too that have no counterpart here"
     )
     listing.add_argument(
-        "--fusion", choices=FUSION_LEVELS, default="all", help="how much is fused (default: all)"
+        "--fusion",
+        choices=(*FUSION_LEVELS, GRAPH_KERNEL),
+        default="all",
+        help="how much is fused (default: all)",
     )
     add_compile_options(listing, (*SWITCHES, *ENGINE))
     show = actions.add_parser("show", help="what one pass does, when it runs, and where it comes from")
@@ -59,11 +62,13 @@ def _engine_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str,
 
 
 def _fusion_rows(args: argparse.Namespace) -> Iterator[tuple[str, str, str, str, str]]:
-    from ascendsim.compiler.fusion import FusionSettings, pass_states
+    from ascendsim.compiler.fusion import pass_states
+    from ascendsim.compiler.options import CompileOptions
+    from ascendsim.compiler.settings import Settings
     from ascendsim.passes.fusion.catalogue import find_fact
 
-    switches = (args.fusion_switch_file, (), args.optimization_switch, args.oo_level)
-    settings = FusionSettings.of(args.fusion, *switches, buffer_optimize=args.buffer_optimize)
+    chosen = compile_settings(args, (*SWITCHES, *ENGINE))
+    settings = Settings.of(CompileOptions(fusion=args.fusion, **chosen)).fusion
     for state in pass_states(settings, everything=args.all):
         family, _, kind = state.kind.partition(" ")
         fact = find_fact(state.name, "graph" if family == "graph" else "ub")
@@ -80,6 +85,7 @@ def _show(name: str) -> None:
     from ascendsim.ops import default_opset
     from ascendsim.passes.engine.catalogue import built_passes, ge_passes
     from ascendsim.passes.fusion.catalogue import all_facts
+    from ascendsim.passes.fusion.closing import closes_by
     from ascendsim.passes.fusion.rules import all_rules, plugin_rules
 
     brought = {rule.name: rule for rule in plugin_rules()}
@@ -112,6 +118,7 @@ def _show(name: str) -> None:
             f"{fact.family} fusion, {fact.kind}; switchable: {fact.switchable}; by default "
             f"{'on' if fact.default else 'off'}"
         )
+        print(f"closed by: {closes_by(fact)}")
         print(f"pattern: {fact.pattern}")
         if fact.family == "graph":
             rule = rules.get(name)

@@ -15,7 +15,7 @@ from ascendsim.lower import LowerOptions, scope_lowering
 from ascendsim.opset import OpSet
 from ascendsim.passes.fusion.catalogue import FAMILIES, Family, all_facts, find_fact
 from ascendsim.passes.fusion.flow import Dump, fuse_graph
-from ascendsim.passes.fusion.order import check_custom
+from ascendsim.passes.fusion.order import check_custom, in_order
 from ascendsim.passes.fusion.report import FusionReport
 from ascendsim.passes.fusion.rule import FusionContext, FusionRule
 from ascendsim.passes.fusion.rules import all_rules, plugin_rules
@@ -221,6 +221,8 @@ class PassState:
         state: "on", "off", or "-" for a pass of CANN that has no rule here.
         why: What decided that.
         matched, effected: Counts of a compilation; None without one.
+        order: Place in the order of execution, from 1 on: graph passes, then UB passes; None where there is
+            no rule here.
     """
 
     name: str
@@ -229,6 +231,7 @@ class PassState:
     why: str
     matched: int | None = None
     effected: int | None = None
+    order: int | None = None
 
 
 def pass_states(
@@ -242,8 +245,10 @@ def pass_states(
         everything: Whether to list passes of CANN too that have no rule here.
     """
     states = []
+    running = built_passes(settings)
+    places = {item: place for place, item in enumerate(_in_order(running), 1)}
     for family in FAMILIES:
-        built = built_passes(settings)[family]
+        built = running[family]
         totals = report.totals(family) if report is not None else {}
         names = {fact.name for fact in all_facts(family)}.union(built) if everything else set(built)
         for name in sorted(names):
@@ -257,15 +262,21 @@ def pass_states(
                     *_state(settings, name, family, name in built),
                     matched,
                     effected,
+                    places.get((family, name)),
                 )
             )
     return tuple(states)
 
 
+def _in_order(running: Mapping[Family, Sequence[str]]) -> list[tuple[Family, str]]:
+    return [(family, name) for family in FAMILIES for name in running[family]]
+
+
 def built_passes(settings: FusionSettings) -> dict[Family, tuple[str, ...]]:
-    """Names of the passes that have a rule here, by family."""
+    """Names of the passes that have a rule here, by family, in the order in which they run."""
     ub = ub_passes(ub_limits(None, settings.options), settings.switches)
-    return {"graph": tuple(rule.name for rule in (*all_rules(), *settings.passes)), "ub": ub}
+    rules = in_order((*all_rules(), *settings.passes), settings.switches)
+    return {"graph": tuple(rule.name for rule in rules), "ub": ub}
 
 
 def ub_limits(soc: str | None, options: Mapping[str, object]) -> UbLimits:
@@ -300,6 +311,6 @@ def _state(settings: FusionSettings, name: str, family: Family, built: bool) -> 
     if not built:
         return "-", "no rule here"
     if not (settings.level.graph if family == "graph" else settings.level.ub):
-        return "off", f"--fusion {settings.level.name.lower()}"
+        return "off", f"--{settings.cause.replace('=', ' ')}"
     decision = settings.switches.decide(name, family)
     return decision.state, decision.why

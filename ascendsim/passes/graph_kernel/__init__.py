@@ -10,6 +10,7 @@ from ascendsim.passes.graph_kernel.flow import (
     fuse_marked,
     mark_graph,
 )
+from ascendsim.passes.graph_kernel.outside import OutsideRecord
 
 __all__ = [
     "CompositeRecord",
@@ -17,6 +18,7 @@ __all__ = [
     "Dump",
     "GraphKernelFlags",
     "GraphKernelReport",
+    "OutsideRecord",
     "composites_in",
     "fuse_marked",
     "mark_graph",

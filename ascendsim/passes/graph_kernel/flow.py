@@ -21,6 +21,7 @@ from ascendsim.passes.graph_kernel.flags import GraphKernelFlags
 from ascendsim.passes.graph_kernel.groups import Groups, mark_of
 from ascendsim.passes.graph_kernel.lists import with_mindspore_types
 from ascendsim.passes.graph_kernel.outline import keeping_places, outline, outline_all
+from ascendsim.passes.graph_kernel.outside import OutsideRecord, outside_records
 from ascendsim.passes.graph_kernel.stages import basic_stage, composite_stage
 
 CostOracle = Callable[[Graph], float]  # microseconds of a device graph, run alone
@@ -56,6 +57,7 @@ class GraphKernelReport:
     """What graph-kernel fusion did."""
 
     records: list[CompositeRecord] = field(default_factory=list)
+    outside: list[OutsideRecord] = field(default_factory=list)  # operators in no composite, and why
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -129,9 +131,13 @@ def fuse_marked(
         late |= lost
     if dump is not None:
         dump(f"{BASIC_END}_1", basic[-1])
+    given_up: dict[Node, str] = {}
     for number, record, _ in weighed:
         if not record.kept:
+            why = f"{record.name} takes {record.composite_us:.3f} us, its parts {record.parts_us:.3f} us"
+            given_up.update(dict.fromkeys(groups.members[number], why))
             groups.dissolve(number)
+    report.outside = list(outside_records(groups, flags, given_up))
     _outline_all(groups)
     report.records = [record for _, record, _ in reversed(weighed)]
     if dump is not None:

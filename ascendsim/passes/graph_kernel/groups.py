@@ -18,7 +18,7 @@ from ascendsim.graph.ir import Graph, Node
 from ascendsim.opset import OpSet
 
 MARK = "graph_kernel"
-_TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT8, DType.UINT8, DType.BOOL})
+TYPES = frozenset({DType.FLOAT16, DType.FLOAT32, DType.INT32, DType.INT8, DType.UINT8, DType.BOOL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +156,4 @@ class Groups:
         tensors = [
             item for item in (*node.inputs, *node.outputs) if item is not None and not lies_inside(item)
         ]
-        return all(item.is_static and item.dtype in _TYPES and item.elements > 0 for item in tensors)
+        return all(item.is_static and item.dtype in TYPES and item.elements > 0 for item in tensors)
