@@ -373,3 +373,27 @@ def test_what_a_layer_cannot_be_is_said(
     blobs = [np.zeros((2, 4, 4, 4)), np.zeros(2)] if kind == "Convolution" else []
     with pytest.raises(InputError, match=message):
         loaded(tmp_path, Layer(kind, text, given, math.prod), [MAP] * tops, blobs)
+
+
+@pytest.mark.parametrize("rank", range(1, 7))
+def test_every_layer_takes_a_blob_of_any_rank_or_says_what_it_needs(tmp_path: Path, rank: int) -> None:
+    taken = set()
+    for name, layer in LAYERS.items():
+        shape = (2, 4, 5, 6, 3, 2)[:rank]
+        tops = [f"given{number}" for number in range(len(layer.given))]
+        lines = [
+            f'layer {{ name: "{top}" type: "Input" top: "{top}" input_param {{ shape {{ '
+            + " ".join(f"dim: {dim}" for dim in shape)
+            + " } } }"
+            for top in tops
+        ]
+        read = " ".join(f'bottom: "{top}"' for top in tops)
+        lines.append(f'layer {{ name: "it" type: "{layer.kind}" {read} top: "made" {layer.text} }}')
+        try:
+            asim.load(written(tmp_path, "\n".join(lines)), weights="random")
+        except asim.AscendSimError as error:
+            assert "malformed" not in str(error), name
+        else:
+            taken.add(layer.kind)
+    assert "ReLU" in taken
+    assert ("Convolution" in taken) is (rank == 4)

@@ -44,7 +44,7 @@ def _pair(layer: Any, parameter: Any, name: str, default: int) -> tuple[int, int
 
 def _convolution(writer: Writer, layer: Any) -> None:
     p, x = layer.convolution_param, writer.source(layer)
-    n, c, h, w = writer.shapes[x]
+    n, c, h, w = writer.maps(layer, x)
     kernel, stride, pad = (
         _pair(layer, p, name, default) for name, default in (("kernel_size", 0), ("stride", 1), ("pad", 0))
     )
@@ -74,7 +74,7 @@ def _convolution(writer: Writer, layer: Any) -> None:
 
 def _pooling(writer: Writer, layer: Any) -> None:
     p, x = layer.pooling_param, writer.source(layer)
-    n, c, h, w = writer.shapes[x]
+    n, c, h, w = writer.maps(layer, x)
     if p.pool not in (0, 1):
         raise InputError(f"layer {layer.name!r}", "must pool MAX or AVE", "STOCHASTIC")
     if p.global_pooling:
@@ -136,6 +136,8 @@ def _prelu(writer: Writer, layer: Any) -> None:
     x = writer.source(layer)
     dims = writer.shapes[x]
     shared = layer.prelu_param.channel_shared
+    if not shared and len(dims) < 2:
+        raise InputError(f"layer {layer.name!r} (PReLU)", "needs a blob with channels", f"shape {list(dims)}")
     slope = writer.weight(layer, 0, (1,) if shared else (dims[1], *(1,) * (len(dims) - 2)))
     writer.emit(layer, "PRelu", [x, slope], dims)
 

@@ -127,6 +127,18 @@ class Writer:
 
     # what layers write with
 
+    def maps(self, layer: Any, name: str) -> tuple[int, int, int, int]:
+        """Images, channels, height and width of a tensor of feature maps.
+
+        Raises:
+            InputError: If it has other axes than these.
+        """
+        dims = self.shapes[name]
+        if len(dims) != 4:
+            rule = "works on two dimensions: it needs a blob with the axes N, C, H and W"
+            raise InputError(f"layer {layer.name!r} ({layer.type})", rule, f"shape {list(dims)}")
+        return dims[0], dims[1], dims[2], dims[3]
+
     def source(self, layer: Any, port: int = 0) -> str:
         """The tensor that a layer reads."""
         name = self.names[layer.bottom[port]]
