@@ -134,10 +134,8 @@ def _relu(writer: Writer, layer: Any) -> None:
 
 def _prelu(writer: Writer, layer: Any) -> None:
     x = writer.source(layer)
-    dims = writer.shapes[x]
     shared = layer.prelu_param.channel_shared
-    if not shared and len(dims) < 2:
-        raise InputError(f"layer {layer.name!r} (PReLU)", "needs a blob with channels", f"shape {list(dims)}")
+    dims = writer.shapes[x] if shared else writer.with_channels(layer, x)
     slope = writer.weight(layer, 0, (1,) if shared else (dims[1], *(1,) * (len(dims) - 2)))
     writer.emit(layer, "PRelu", [x, slope], dims)
 
@@ -149,7 +147,7 @@ def _elu(writer: Writer, layer: Any) -> None:
 
 def _batch_norm(writer: Writer, layer: Any) -> None:
     x = writer.source(layer)
-    dims = writer.shapes[x]
+    dims = writer.with_channels(layer, x)
     c = dims[1]
     ones, zeros = (
         writer.constant(layer, what, np.full(c, value, np.float32))

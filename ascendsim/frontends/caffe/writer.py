@@ -127,6 +127,18 @@ class Writer:
 
     # what layers write with
 
+    def with_channels(self, layer: Any, name: str) -> Dims:
+        """The shape of a tensor with channels.
+
+        Raises:
+            InputError: If it has none.
+        """
+        dims = self.shapes[name]
+        if len(dims) < 2:
+            rule = "needs a blob with channels, its second axis"
+            raise InputError(f"layer {layer.name!r} ({layer.type})", rule, f"shape {list(dims)}")
+        return dims
+
     def maps(self, layer: Any, name: str) -> tuple[int, int, int, int]:
         """Images, channels, height and width of a tensor of feature maps.
 
