@@ -225,6 +225,9 @@ class Checks:
             if not port.is_homogeneous:  # each part of a variadic input has a type of its own
                 continue
             first, other = bound.setdefault(port.type_str, (what, kind))
+            if other is not kind and port.name.endswith("zero_point"):
+                rule = f"needs zero points in the range of {other.value}, of that type, as input {place}"
+                raise GraphError(self.subject, rule, kind.value, "quantise the model again")
             if other is not kind:
                 rule = f"needs one element type for {first} and {what}"
                 actual = f"{other.value} and {kind.value}"
