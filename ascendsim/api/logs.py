@@ -9,6 +9,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 
+from ascendsim.compiler.buffer_log import buffer_texts
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import AscendSimError, InputError, suggest
@@ -35,8 +36,8 @@ def save_log(
 
     Args:
         model: From `compile`.
-        level: ATC's `--log`: "debug" (UB fusion too), "info" (graph fusion), "warning", "error" or "null"
-            (nothing is written).
+        level: ATC's `--log`: "debug" (UB fusion as CANN's own lines have it too), "info" (graph, UB, L1 and
+            L2 fusion), "warning", "error" or "null" (nothing is written).
         folder: In place of ASCEND_PROCESS_LOG_PATH and `~/ascend/log`; the file is `debug/plog/plog-*.log`
             below it.
 
@@ -50,7 +51,10 @@ def save_log(
     if level == "null":
         return None
     target = _made(folder)
-    return write_plog(model.fusion, target, level=level, pid=os.getpid(), start=datetime.now())
+    further = buffer_texts(model.buffers)
+    return write_plog(
+        model.fusion, target, further=further, level=level, pid=os.getpid(), start=datetime.now()
+    )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.api.image_runs import ImageRun
 from ascendsim.api.intervals import interval_of_run
 from ascendsim.api.remedies import numerics_line
+from ascendsim.compiler.buffer_log import buffer_texts
 from ascendsim.compiler.memory_report import MemoryReport
 from ascendsim.compiler.model import CompiledModel
 from ascendsim.core.arguments import checked, refuse_unknown
@@ -386,7 +387,9 @@ class Result:
         self.plot_timeline().save(target / "timeline.png")
         self.save_trace(target / "trace.json")
         results = write_result(self.model.fusion, target)
-        log = write_plog(self.model.fusion, make_folder(target / "plog"))
+        log = write_plog(
+            self.model.fusion, make_folder(target / "plog"), further=buffer_texts(self.model.buffers)
+        )
         return (
             *(target / f"{table.name}.csv" for table in tables),
             target / "timeline.png",

@@ -45,9 +45,11 @@ def write_log(args: argparse.Namespace, model: CompiledModel) -> None:
 
 def write_fusion(model: CompiledModel, folder: Path) -> None:
     """Writes fusion_result.json and plog/ beside a compiled model, and names them."""
+    from ascendsim.compiler.buffer_log import buffer_texts
     from ascendsim.core.files import make_folder
     from ascendsim.passes.fusion.plog import write_plog
     from ascendsim.passes.fusion.result_file import write_result
 
     print(f"wrote {write_result(model.fusion, folder)}")
-    print(f"wrote {write_plog(model.fusion, make_folder(folder / 'plog'))}")
+    further = buffer_texts(model.buffers)
+    print(f"wrote {write_plog(model.fusion, make_folder(folder / 'plog'), further=further)}")

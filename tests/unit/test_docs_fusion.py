@@ -37,7 +37,7 @@ def test_the_commands_run(
     commands = [
         shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)
     ]
-    assert len(commands) == 12
+    assert len(commands) == 14
     for command in commands:
         assert main(command) == 0, command
         assert "ascendsim: warning" not in capsys.readouterr().err

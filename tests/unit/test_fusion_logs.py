@@ -73,15 +73,18 @@ def test_our_lines_have_canns_form() -> None:
         "GraphFusionPass[V200NotRequantFusionPass]: pattern=notRequantPassPattern1, matched_times=2, "
         "effected_times=2."
     )
-    assert [LINE.match(line) is not None for line in lines] == [True] * 3 + [False] * 4
+    assert [LINE.match(line) is not None for line in lines] == [True] * 3 + [False] * 6
     assert [(line.pattern, line.matched, line.effected) for line in read_plog("\n".join(lines))] == [
         ("notRequantPassPattern1", 2, 2),
         ("notRequantPassPattern2", 3, 1),
         ("pass_name", 57, 0),
     ]
-    assert "SessionId 0 graph_id 0 buffer_fusion_pass[TbeEltwiseFusionPass]: matched_times=17." in lines[3]
-    assert "SessionId 0 graph_id 0 buffer_fusion_pass[TbeEltwiseFusionPass]: effect_times=16." in lines[5]
-    assert all(line.startswith("[DEBUG] FE(77,atc.bin):") for line in lines[3:])
+    (told,) = [line for line in lines if line.startswith("[INFO] FE(") and "Eltwise" in line]
+    counts = "matched_times=17, effect_times=16."
+    assert told.endswith(f"RunBufferFusion:GraphId[0], BufferFusionPass[TbeEltwiseFusionPass]: {counts}")
+    assert "SessionId 0 graph_id 0 buffer_fusion_pass[TbeEltwiseFusionPass]: matched_times=17." in lines[5]
+    assert "SessionId 0 graph_id 0 buffer_fusion_pass[TbeEltwiseFusionPass]: effect_times=16." in lines[7]
+    assert all(line.startswith("[DEBUG] FE(77,atc.bin):") for line in lines[5:])
 
 
 def test_the_log_is_the_same_every_time(golden: Callable[[str, str], None]) -> None:

@@ -1,12 +1,15 @@
 """CANN's log lines about fusion (plog).
 
-One INFO line for each pattern of a graph pass that matched, even if it changed nothing; two DEBUG lines for
-each UB pass that matched (each line is one line in the file):
+One INFO line for each pattern of a graph pass that matched, even if it changed nothing; one INFO line and two
+DEBUG lines for each UB pass that matched (each line is one line in the file):
 
     [INFO] GE(1,ascendsim):2026-01-01-00:00:00.001.000 [pattern_fusion_base_pass.cc:259]1
     RunOnePattern:GraphId[0],
         GraphFusionPass[P]: pattern=p, matched_times=1, effected_times=1.
-    [DEBUG] FE(1,ascendsim):2026-01-01-00:00:00.002.000 [buffer_fusion.cc:135]1 RunBufferFusion:SessionId 0
+    [INFO] FE(1,ascendsim):2026-01-01-00:00:00.002.000 [buffer_fusion.cc:135]1
+    RunBufferFusion:GraphId[0],
+        BufferFusionPass[P]: matched_times=1, effect_times=1.
+    [DEBUG] FE(1,ascendsim):2026-01-01-00:00:00.003.000 [buffer_fusion.cc:135]1 RunBufferFusion:SessionId 0
     graph_id 0
         buffer_fusion_pass[P]: matched_times=1.
 
@@ -14,13 +17,15 @@ Warnings (options without effect, names that no pass has) are WARNING lines of a
 order of lines is the order of execution. Time stamps only count: the first line is one millisecond after
 `start`, each further one another millisecond, so that equal compilations write equal logs. Files, line
 numbers and message texts follow the examples in CANN's introduction to fusion and hicann/ge; the place and
-function name of the DEBUG lines are assumed, no public example shows them.
+function name of the DEBUG lines are assumed, no public example shows them, and so is the INFO line of UB
+passes: the tuning guide of the Ascend 310 says that the log prints their rules at level info. It says
+effect_times, as CANN does of UB passes, so that a search for effected_times finds what it finds in CANN's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from os import PathLike
@@ -32,6 +37,7 @@ from ascendsim.passes.fusion.report import FusionReport
 START = datetime(2026, 1, 1)
 PROCESS = "ascendsim"
 STEP = timedelta(milliseconds=1)
+LogText = tuple[str, str, str, str, str]  # level, module, file and line, function, message
 LEVELS = ("debug", "info", "warning", "error", "null")  # ATC's --log, each with those behind it
 # Anchored expression for the INFO lines, checked against the eleven lines of CANN's introduction.
 LINE = re.compile(
@@ -57,6 +63,7 @@ class PlogLine:
 def plog_lines(
     report: FusionReport,
     *,
+    further: Iterable[LogText] = (),
     level: str = "debug",
     pid: int = 1,
     start: datetime = START,
@@ -66,13 +73,14 @@ def plog_lines(
 
     Args:
         report: What fusion did.
+        further: Lines of what came after it (L1 and L2 fusion).
         level: The least of `LEVELS` that is written.
         pid: Process and thread number to print.
         start: Time from which the lines count.
         process: Name of the process to print.
     """
     written = {name.upper() for name in LEVELS[LEVELS.index(level) : -1]}
-    texts = [*_warning_texts(report), *_graph_texts(report), *_ub_texts(report)]
+    texts = [*_warning_texts(report), *_graph_texts(report), *_ub_texts(report), *further]
     texts = [text for text in texts if text[0] in written]
     return tuple(_line(text, pid, process, start + number * STEP) for number, text in enumerate(texts, 1))
 
@@ -86,6 +94,7 @@ def write_plog(
     report: FusionReport,
     path_or_dir: str | PathLike[str],
     *,
+    further: Iterable[LogText] = (),
     level: str = "debug",
     pid: int = 1,
     start: datetime = START,
@@ -96,6 +105,7 @@ def write_plog(
     Args:
         report: What fusion did.
         path_or_dir: The file; a folder gets a file named as CANN names it, `plog-<pid>_<time>.log`.
+        further: Lines of what came after it (L1 and L2 fusion).
         level: The least of `LEVELS` that is written.
         pid: Process and thread number to print.
         start: Time from which the lines count.
@@ -110,7 +120,7 @@ def write_plog(
     path = Path(path_or_dir)
     if path.is_dir():
         path /= plog_name(pid, start)
-    lines = plog_lines(report, level=level, pid=pid, start=start, process=process)
+    lines = plog_lines(report, further=further, level=level, pid=pid, start=start, process=process)
     return write_whole(path, "".join(f"{line}\n" for line in lines).encode())
 
 
@@ -133,20 +143,17 @@ def read_plog(text: str) -> tuple[PlogLine, ...]:
     )
 
 
-_Text = tuple[str, str, str, str, str]  # level, module, file and line, function, message
-
-
-def _line(text: _Text, pid: int, process: str, time: datetime) -> str:
+def _line(text: LogText, pid: int, process: str, time: datetime) -> str:
     level, module, place, function, message = text
     return f"[{level}] {module}({pid},{process}):{_stamp(time)} [{place}]{pid} {function}:{message}"
 
 
-def _warning_texts(report: FusionReport) -> Iterator[_Text]:
+def _warning_texts(report: FusionReport) -> Iterator[LogText]:
     for warning in report.warnings:
         yield ("WARNING", "GE", "options.py:1", "CheckOptions", " ".join(warning.split()))
 
 
-def _graph_texts(report: FusionReport) -> Iterator[_Text]:
+def _graph_texts(report: FusionReport) -> Iterator[LogText]:
     for record in report.records:
         if record.family == "graph" and record.matched:
             counts = f"matched_times={record.matched}, effected_times={record.effected}."
@@ -154,9 +161,15 @@ def _graph_texts(report: FusionReport) -> Iterator[_Text]:
             yield ("INFO", "GE", "pattern_fusion_base_pass.cc:259", "RunOnePattern", message)
 
 
-def _ub_texts(report: FusionReport) -> Iterator[_Text]:
-    """UB passes as CANN logs them: all matched counts first, then all effected ones."""
+def _ub_texts(report: FusionReport) -> Iterator[LogText]:
+    """UB passes: one line each, and as CANN's DEBUG lines, all matched counts first, then all effected
+    ones.
+    """
     totals = report.totals("ub")
+    for name, (matched, effected) in totals.items():
+        counts = f"matched_times={matched}, effect_times={effected}."
+        message = f"GraphId[0], BufferFusionPass[{name}]: {counts}"
+        yield ("INFO", "FE", "buffer_fusion.cc:135", "RunBufferFusion", message)
     for key, index in (("matched_times", 0), ("effect_times", 1)):
         for name, counts in totals.items():
             message = f"SessionId 0 graph_id 0 buffer_fusion_pass[{name}]: {key}={counts[index]}."
