@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ascendsim.api.comparing_gears import compare_gears
     from ascendsim.api.compiling import compile
     from ascendsim.api.from_torch import from_torch
+    from ascendsim.api.im2col import im2col
     from ascendsim.api.kernels import KernelResult, run_kernel
     from ascendsim.api.loading import load
     from ascendsim.api.logs import save_log
@@ -85,6 +86,7 @@ _HOMES = {
     "compare_gears": "ascendsim.api.comparing_gears",
     "DynamicModel": "ascendsim.compiler.dynamic",
     "GearedModel": "ascendsim.compiler.gears",
+    "im2col": "ascendsim.api.im2col",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
     "quantize": "ascendsim.api.quantizing",
@@ -162,6 +164,7 @@ __all__ = [
     "compile",
     "from_torch",
     "gradient",
+    "im2col",
     "ir_options",
     "llm",
     "load",

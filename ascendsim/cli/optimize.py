@@ -53,6 +53,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="write the result as .onnx (needs weights: --weights random fills missing ones)",
     )
     parser.add_argument(
+        "--im2col",
+        action="store_true",
+        help="first write convolutions as im2col and matrix products, as for a device that has none",
+    )
+    parser.add_argument(
         "--notes", action="store_true", help="print what passes say about what they left alone"
     )
 
@@ -61,6 +66,10 @@ def run(args: argparse.Namespace) -> int:
     from ascendsim.api.optimizing import optimize
 
     graph = load_graph(args, fold=False)
+    if args.im2col:
+        from ascendsim.api.im2col import im2col
+
+        graph = im2col(graph, operators=own_operators(args))
     passes = (
         None
         if args.passes is None

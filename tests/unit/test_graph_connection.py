@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ascendsim as asim
 from ascendsim.cli.main import main
 from ascendsim.graph.connection import connected_parts, multi_edges, parts_text
-from ascendsim.graph.ir import Graph
+from ascendsim.graph.ir import Graph, Tensor
 
 
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=14))
@@ -19,7 +19,7 @@ def test_parts_are_the_components_of_the_edges(count: int, edges: list[tuple[int
     """Node b reads node a for every edge a < b; nodes without one read an input of their own."""
     b = asim.GraphBuilder("g")
     kept = [(low, high) for low, high in ((min(e), max(e)) for e in edges) if low < high < count]
-    made = []
+    made: list[Tensor] = []
     for number in range(count):
         read = [made[low] for low, high in kept if high == number] or [b.input(f"x{number}", (4,))]
         made.append(b.op("Sum", *read, name=f"n{number}"))

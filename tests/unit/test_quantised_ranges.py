@@ -36,9 +36,9 @@ def test_a_saved_file_tells_the_thresholds_it_was_made_with(tmp_path: Path, form
     found = {row[0]: row for row in table if row[1] == "data"}
     assert set(found) == {layer.tensor for layer in made.layers}
     for layer in made.layers:
-        row = dict(zip(table.columns, found[layer.tensor], strict=True))
-        assert row["T"] == pytest.approx(layer.threshold, rel=1e-6)
-        assert row["Scale Max"] == pytest.approx(layer.scale, rel=1e-6)
+        named: dict[str, Any] = dict(zip(table.columns, found[layer.tensor], strict=True))
+        assert named["T"] == pytest.approx(layer.threshold, rel=1e-6)
+        assert named["Scale Max"] == pytest.approx(layer.scale, rel=1e-6)
     first = dict(zip(table.columns, found["x"], strict=True))  # nothing is in int8 before it
     assert first["Largest"] == np.abs(DATA).max()
     assert first["Clipped(%)"] == pytest.approx(100 * (np.abs(DATA) > first["T"]).mean())
@@ -82,7 +82,7 @@ def test_operators_of_integers_tell_what_lies_at_their_ends() -> None:
     graph = of_bytes(0.01, 100)
     x = RNG.standard_normal((4, 16)).astype(np.float32)
     table = asim.thresholds(graph, {"x": x})
-    rows = {(row[2], row[1]): dict(zip(table.columns, row, strict=True)) for row in table}
+    rows: dict[Any, Any] = {(row[2], row[1]): dict(zip(table.columns, row, strict=True)) for row in table}
     rounded = rows["QuantizeLinear", "data"]
     assert rounded["T"] == pytest.approx(1.55)  # (255 - 100) * 0.01; below it is -1.00
     assert rounded["Clipped(%)"] == pytest.approx(100 * ((x > 1.55) | (x < -1.0)).mean())
