@@ -63,3 +63,14 @@ def constant_forms() -> dict[str, str]:
     ("ReduceSum": "ReduceSumD").
     """
     return {row["op"]: row["const_attribute_form"] for row in _rows() if row["const_attribute_form"]}
+
+
+@cache
+def ai_core_integers(cann: str, column: str) -> tuple[str, ...] | None:
+    """Integers and truth values that the AI Core kernel of a CANN operator type takes on a chip; None if
+    nothing is listed of it.
+    """
+    for row in _rows("ai_core_types"):
+        if row["op"] == cann:
+            return tuple(row[f"types_{column}" if f"types_{column}" in row else "types"].split())
+    return None
