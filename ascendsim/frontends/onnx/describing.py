@@ -12,8 +12,8 @@ Row = tuple[str, str, str, str]
 
 
 def described(op_type: str, domain: str = "") -> tuple[int, list[Row]] | None:
-    """Since when the newest form of an operator holds, and its inputs, outputs and attributes: what it is, its
-    name, whether it may be left out (and the default of an attribute), and its types; None without a schema.
+    """Since when the newest form of an operator holds, and its inputs, outputs and attributes: what each is,
+    its name, whether it may be left out (and the default of an attribute), its types; None without a schema.
     """
     schema = schema_of(op_type, domain)
     if schema is None:
