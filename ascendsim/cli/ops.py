@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ascendsim.cli.common import print_table
 from ascendsim.core.errors import InputError, suggest
@@ -58,7 +58,7 @@ def _written(op: OpDef) -> str:
 
 
 def _show(name: str) -> None:
-    from ascendsim.frontends.onnx.schemas import schema_of
+    from ascendsim.frontends.onnx.describing import described
     from ascendsim.ops import opset_with
 
     known = {_written(op): op for op in opset_with()}
@@ -72,9 +72,10 @@ def _show(name: str) -> None:
     if op.steered_by:
         ports = ", ".join(map(str, op.steered_by))
         print(f"must be known before it runs: values of input {ports}")
-    schema = schema_of(op.name, op.domain)
-    if schema is not None:
-        _print_schema(schema)
+    found = described(op.name, op.domain)
+    if found is not None:
+        since, rows = found
+        print_table((f"opset {since}", "name", "", "types in a model"), rows)
     else:
         most = "any number of inputs" if op.most_inputs is None else f"at most {op.most_inputs} inputs"
         print(f"no ONNX schema: {most}; its rule is {op.infer.__module__}.{op.infer.__name__}")
@@ -84,31 +85,6 @@ def _show(name: str) -> None:
     text = inspect.getdoc(op.lower) if inspect.isfunction(op.lower) else None
     if text:
         print("on the AI Core:", " ".join(text.split()))
-
-
-def _print_schema(schema: Any) -> None:
-    """Inputs, outputs and attributes of the newest version."""
-    rows = []
-    for kind, parameters in (("input", schema.inputs), ("output", schema.outputs)):
-        for parameter in parameters:
-            types = sorted(text.removeprefix("tensor(").removesuffix(")") for text in parameter.types)
-            option = str(parameter.option).rsplit(".", 1)[-1].lower()
-            rows.append((kind, parameter.name, "" if option == "single" else option, " ".join(types)))
-    for name, attribute in sorted(schema.attributes.items()):
-        value = _default(attribute)
-        need = "required" if attribute.required else f"default {value}" if value else "optional"
-        rows.append(("attribute", name, need, str(attribute.type).rsplit(".", 1)[-1].lower()))
-    print_table((f"opset {schema.since_version}", "name", "", "types in a model"), rows)
-
-
-def _default(attribute: Any) -> str:
-    from onnx import helper
-
-    if not attribute.default_value.type:
-        return ""
-    value = helper.get_attribute_value(attribute.default_value)
-    value = value.decode() if isinstance(value, bytes) else value
-    return repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _by_chip(op: OpDef) -> Iterator[tuple[str, str, str, str]]:
