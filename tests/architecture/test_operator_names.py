@@ -25,6 +25,7 @@ REASONS: dict[str, str] = {
     "accuracy/report.py": "a column of msaccucmp's table, no operator",
     "advise/__init__.py": "the class of what advise proposes, no operator",
     "api/network_kind.py": "what people call networks by: recurrent, residual, multi-branch ...",
+    "api/im2col.py": "Conv written as other operators, which is what it is for",
     "api/quantize_result.py": "a word of a sentence, no operator",
     "asc/__init__.py": "the class of cases of kernels, no operator",
     "compiler/atc_check.py": "which networks ATC counts as quantised, and what its passes are about",
