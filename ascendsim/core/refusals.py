@@ -36,7 +36,7 @@ class Refusal:
     @property
     def warning(self) -> str:
         """One line for people who go on all the same."""
-        return f"this runs here, but ATC would refuse the model: {self.fact}; {self.remedy}"
+        return f"ATC would refuse the model: {self.fact}; {self.remedy} (here it runs all the same)"
 
 
 class ConversionError(CompileError):

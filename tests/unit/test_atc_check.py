@@ -225,7 +225,7 @@ def test_passes_that_quantised_networks_need(
     found = warnings_of(concatenated(), chip, fusion_switch_file=path)
     passes = [text for text in found if ": pass " in text]
     assert [text.partition(": pass ")[2].partition(" is off")[0] for text in passes] == said
-    assert all(text.endswith("; leave it on") for text in passes)
+    assert all(text.endswith("; leave it on (here it runs all the same)") for text in passes)
 
 
 # --- what the chip cannot do
@@ -339,5 +339,8 @@ def test_streams_and_control_flow() -> None:
 def test_one_reason_reads_like_any_error() -> None:
     one = Refusal("E1", "model 'm'", "has no end", "give it one")
     assert str(ConversionError("m", [one])) == "model 'm' has no end (E1); give it one"
-    assert one.warning == "ATC would refuse the model: model 'm' has no end (E1); give it one"
+    assert (
+        one.warning
+        == "ATC would refuse the model: model 'm' has no end (E1); give it one (here it runs all the same)"
+    )
     assert some(["a", "b"]) == "a, b"
