@@ -149,13 +149,19 @@ def _mel_infer(ctx: InferContext) -> None:
     ctx.set(0, dtype, (None if length is None else length[0] // 2 + 1, None if bins is None else bins[0]))
 
 
-def _mel(_node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
+def _mel(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Array]:
     """Triangles over spectrogram bins, evenly spaced on the mel scale 2595 log10(1 + f / 700)."""
     bins, length, rate = (int(np.asarray(item).item()) for item in inputs[:3])
     low, high = (2595 * np.log10(1 + float(np.asarray(item).item()) / 700) for item in inputs[3:])
     spectrum = length // 2 + 1
+    if bins < 1 or length < 1 or rate < 1 or not 0 <= low <= high < np.inf:
+        rule = "needs bins, a length and a rate above 0, and edges from 0 on, the lower first"
+        raise GraphError(f"node {node.name!r} (MelWeightMatrix)", rule, (bins, length, rate))
     mel = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     edges = ((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate).astype(np.int64)
+    if edges[-1] > spectrum:
+        rule = f"needs an upper edge of at most half the rate, {rate / 2:g} Hz"
+        raise GraphError(f"node {node.name!r} (MelWeightMatrix)", rule, float(np.asarray(inputs[4]).item()))
     result = np.zeros((spectrum, bins))
     for band in range(bins):
         lower, centre, upper = edges[band : band + 3]

@@ -162,6 +162,9 @@ def _pick_lower(node: Node, ctx: LowerContext) -> Work:
 
 def _gather_nd_infer(ctx: InferContext) -> None:
     source, indices, batch = ctx.shape(0), ctx.shape(1), int(ctx.node.attr("batch_dims", 0))
+    for port, shape in ((0, source), (1, indices)):
+        if shape == ():
+            raise ctx.fail(f"needs input {port} of rank 1 or more", "a scalar")
     depth = indices[-1] if indices else None
     if source is None or indices is None or not isinstance(depth, int):
         ctx.set(0, ctx.dtype(0), None)

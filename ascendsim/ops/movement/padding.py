@@ -11,7 +11,7 @@ from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Array, Dim, Node
 from ascendsim.ops.shared.bursts import filling, moving, repacking
-from ascendsim.ops.shared.dims import known_ints, need_vectors, unknown_shape, wrapped_axes
+from ascendsim.ops.shared.dims import known_ints, need_vectors, unknown_shape, vector_length, wrapped_axes
 from ascendsim.opset import InferContext, Layout, OpDef
 from ascendsim.opset.axes import shape_of
 from ascendsim.opset.facts import OpPattern, movement
@@ -114,6 +114,9 @@ def _crop_infer(ctx: InferContext) -> None:
         raise ctx.fail(f"needs {len(named)} sizes, one an axis", target)
     if target is not None and min(target, default=0) < 0:
         raise ctx.fail("needs sizes that are not negative", target)
+    count = vector_length(ctx, 1)
+    if count not in (None, len(named)):
+        raise ctx.fail(f"needs {len(named)} sizes, one an axis", count)
     dims: list[Dim] = list(source)
     for number, axis in enumerate(named):
         dims[axis] = None if target is None else target[number]

@@ -225,7 +225,8 @@ def _max_unpool_shape(node: Node, source: Sequence[int]) -> tuple[int, ...]:
     """Spatial sizes that MaxUnpool infers from its attributes: (size - 1) * stride + kernel - pads."""
     kernel = node.attr("kernel_shape", ())
     count = len(kernel)
-    strides, pads = node.attr("strides", (1,) * count), node.attr("pads", (0,) * 2 * count)
+    strides = spatial_ints(node, "strides", count, 1, 1)
+    pads = spatial_ints(node, "pads", count, 0, 0, 2 * count)
     spatial = [
         (source[2 + axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[axis + count]
         for axis in range(count)
