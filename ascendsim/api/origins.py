@@ -27,6 +27,11 @@ _CONVERSION: Mapping[Framework, str] = {
     "--outputs NAME:0",
     "mindspore": 'export it as MindIR: mindspore.export(net, inputs, file_name="{1}", file_format="MINDIR")',
 }
+_AIR = (
+    "AIR holds GE's own operators; give the network that it was made from: of MindSpore "
+    'mindspore.export(net, inputs, file_name="{1}", file_format="MINDIR"), of PyTorch torch.onnx.export or '
+    "asim.from_torch"
+)
 
 
 def source_model(
@@ -65,6 +70,10 @@ def source_model(
         return read_mindir(path), found
     if not path.exists():
         raise InputError(f"file {str(path)!r}", "does not exist", remedy="check the path")
+    if suffix == ".air":
+        raise InputError(
+            f"file {path.name!r}", "is AIR, which has no front end here", remedy=_AIR.format("", path.stem)
+        )
     remedy = _CONVERSION[found].format(path.name, path.stem)
     raise InputError(
         f"file {path.name!r}", f"is a model of {found}, which has no front end here", remedy=remedy

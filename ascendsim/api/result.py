@@ -243,6 +243,14 @@ class Result:
 
         return profiling.task_time(self.profile)
 
+    def phases(self) -> Table:
+        """One row a task: emit, read, compute and write (E, R, C, W) in us. Emit is the launch and the wait
+        for it, for the host's launch too where the host is not ahead.
+        """
+        from ascendsim import profiling
+
+        return profiling.task_phases(self.profile)
+
     def fusion_op(self) -> Table:
         """One row a task that runs several operators of the model, msprof's columns."""
         from ascendsim import profiling

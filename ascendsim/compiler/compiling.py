@@ -18,6 +18,7 @@ from ascendsim.core.errors import InputError
 from ascendsim.core.threads import fixed_threads
 from ascendsim.graph.connection import connected_parts, parts_text
 from ascendsim.graph.ir import Graph
+from ascendsim.graph.verify import verify
 from ascendsim.passes.aipp import AippSettings, DynamicAipp
 from ascendsim.passes.control_flow import is_dynamic
 
@@ -122,3 +123,5 @@ def _check_graph(graph: object) -> None:
             type(graph).__name__,
             "load the model first",
         )
+    if not graph.outputs:
+        verify(graph)  # says so of the user's graph, before passes are thought to have lost them
