@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ascendsim.api.result import Result
     from ascendsim.api.running import random_inputs, run, simulate
     from ascendsim.api.saving import load_compiled, save
+    from ascendsim.api.single_operator import op
     from ascendsim.api.training import training_step
     from ascendsim.compiler.atc_options import ir_options
     from ascendsim.compiler.dynamic import DynamicModel
@@ -87,6 +88,7 @@ _HOMES = {
     "DynamicModel": "ascendsim.compiler.dynamic",
     "GearedModel": "ascendsim.compiler.gears",
     "im2col": "ascendsim.api.im2col",
+    "op": "ascendsim.api.single_operator",
     "optimize": "ascendsim.api.optimizing",
     "OptimizeResult": "ascendsim.api.optimizing",
     "quantize": "ascendsim.api.quantizing",
@@ -169,6 +171,7 @@ __all__ = [
     "llm",
     "load",
     "load_compiled",
+    "op",
     "optimize",
     "plot_graphs",
     "quantize",

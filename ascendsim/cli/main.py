@@ -25,6 +25,7 @@ from ascendsim_kernels.interrupts import SIGNALS, interrupts
 # One module of ascendsim.cli each, imported when it is asked for; listed in the order of the help.
 COMMANDS: tuple[str, ...] = (
     "run",
+    "op",
     "train",
     "compile",
     "optimize",
