@@ -68,7 +68,9 @@ def scale_values(scale: Array) -> Array:
 
 def _along_channels(scale: Array, rank: int) -> Array:
     values = scale_values(scale).reshape(-1)
-    return values if values.size == 1 or rank < 2 else values.reshape((-1,) + (1,) * (rank - 2))
+    if values.size == 1:
+        return values.reshape(())  # so that a single sum stays one without axes
+    return values if rank < 2 else values.reshape((-1,) + (1,) * (rank - 2))
 
 
 def _quant(node: Node, inputs: Sequence[Any], wanted: Wanted) -> Sequence[Any]:
