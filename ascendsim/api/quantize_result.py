@@ -33,9 +33,6 @@ _COLUMNS = (
     "SNR(dB)", "Float16(us)", "Int8(us)",
 )  # fmt: skip
 DEFAULT_CHIP = "Ascend310"
-# of written files: from 21 on QuantizeLinear can name its type, and onnxruntime 1.31 fails on some, since
-# it turns int8 into uint8 on x86 and leaves the name as it was
-_OPSET = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +183,8 @@ class QuantizeResult:
         from ascendsim.frontends.onnx.export import export_onnx
 
         if self.form == "ascend":
-            return write_whole(path, export_onnx(as_deployed(self.graph), DEPLOYED, _OPSET))
-        return write_whole(path, export_onnx(self.graph, version=_OPSET))
+            return write_whole(path, export_onnx(as_deployed(self.graph), DEPLOYED))
+        return write_whole(path, export_onnx(self.graph))
 
     def _timed(self, soc: Chip) -> tuple[Times, Times]:
         key = id(soc) if isinstance(soc, SocSpec) else str(soc)

@@ -1,7 +1,7 @@
 """A graph written back as an ONNX model.
 
 The IR has ONNX's newest semantics, so nodes are written as they are. The operator set stamped on the model is
-21 where all its operators exist in the same form (most runtimes read it), else the first version that has
+18 where all its operators exist in the same form (the newest that ATC takes), else the first version that has
 what the graph uses.
 """
 
@@ -19,9 +19,14 @@ from ascendsim.frontends.onnx.types import ONNX_TYPES
 from ascendsim.graph.ir import AttributeValue, Constant, Graph, Node, Tensor
 from ascendsim.graph.verify import nodes_in, verify
 
-USUAL_VERSION = 21  # of the operator set
+USUAL_VERSION = 18  # of the operator set
 ML_DOMAIN = "ai.onnx.ml"
-_NEW_MEANING = {"GroupNormalization": 21}  # since then with other numbers under the same attributes
+# since then with other numbers under the same attributes, or other words for them
+_NEW_MEANING = {"GroupNormalization": 21, "GridSample": 20}
+_NEW_WORDS = {
+    ("Pad", "mode", "wrap"): 19,
+    ("Resize", "coordinate_transformation_mode", "half_pixel_symmetric"): 19,
+}
 MAX_BYTES = 2**31 - 1  # of a protobuf message
 
 
@@ -100,16 +105,27 @@ _TABLE = _table()
 
 
 def _opset(nodes: Iterator[Node], usual: int) -> int:
-    """The usual version, or the first later one that knows every operator with its attributes and ports."""
+    """The usual version, or the first later one that knows every operator with its attributes, ports and
+    element types. Types that no version has count for nothing.
+    """
     wanted = usual
     for node in nodes:
-        later = [version for version in _versions(node) if version > usual]
         if min(_versions(node)) > usual:
-            wanted = max(wanted, later[0])
-        wanted = max(wanted, _NEW_MEANING.get(node.op_type, 0))
-        while later and not _fits(node, wanted):
-            wanted = max(wanted, later.pop(0))
+            wanted = max(wanted, min(_versions(node)))
+        wanted = max(wanted, _NEW_MEANING.get(node.op_type, 0), *_of_words(node))
+        versions = [wanted, *(version for version in _versions(node) if version > wanted)]
+        known = [version for version in versions if _fits(node, version)]
+        typed = [version for version in known if _has_types(node, version)]
+        wanted = (typed or known or versions[-1:])[0]
     return wanted
+
+
+def _of_words(node: Node) -> list[int]:
+    return [
+        since
+        for (op, name, word), since in _NEW_WORDS.items()
+        if node.op_type == op and node.attr(name, None) == word
+    ]
 
 
 def _fits(node: Node, version: int) -> bool:
@@ -119,6 +135,25 @@ def _fits(node: Node, version: int) -> bool:
         and node.input_count <= schema.max_input
         and len(_outputs(node)) <= schema.max_output
     )
+
+
+def _has_types(node: Node, version: int) -> bool:
+    """Whether the ports have the element types of the tensors; the last port may stand for many."""
+    schema = defs.get_schema(node.op_type, version)
+    return all(
+        tensor is None or f"tensor({_type_name(tensor)})" in ports[min(index, len(ports) - 1)].types
+        for ports, tensors in (
+            (schema.inputs, node.inputs),
+            (schema.outputs, node.outputs[: len(_outputs(node))]),
+        )
+        for index, tensor in enumerate(tensors)
+    )
+
+
+def _type_name(tensor: Tensor) -> str:
+    """As ONNX's schemas have it: "float", "float16", "int8"."""
+    dtype = tensor.origin_dtype or tensor.element_type
+    return str(onnx.TensorProto.DataType.Name(ONNX_TYPES[dtype])).lower()
 
 
 def _graph(graph: Graph) -> onnx.GraphProto:
