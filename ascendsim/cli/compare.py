@@ -25,7 +25,7 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.report_option import add_report_option, check_report_option, write_report
 from ascendsim.cli.values_time import values_told
-from ascendsim.cli.variants import Variant, add_variant_options, batches, parts, variants_of
+from ascendsim.cli.variants import Variant, add_variant_options, batches, parts, switch_files, variants_of
 from ascendsim.core.errors import InputError
 from ascendsim.core.files import make_folder
 
@@ -153,10 +153,9 @@ def _one_variant(args: argparse.Namespace, option: str) -> tuple[Graph, dict[str
     chips, sizes = parts(args.soc_version, "--soc_version"), batches(args.batch)
     levels = parts(args.fusion, "--fusion") if args.fusion is not None else ("all",)
     modes = parts(args.mode, "--mode")
-    if len(chips) * len(sizes) * len(levels) * len(modes) > 1:
-        raise InputError(
-            f"option {option}", "takes one fusion level, chip, batch and mode", remedy="leave the others out"
-        )
+    if len(chips) * len(sizes) * len(levels) * len(modes) * len(switch_files(args)) > 1:
+        rule = "takes one fusion level, switch file, chip, batch and mode"
+        raise InputError(f"option {option}", rule, remedy="leave the others out")
     graph = load_one(args, model_path(args), sizes[0])
     return graph, {**chip_settings(args), "soc": chips[0], "fusion": levels[0], "schedule": modes[0]}
 

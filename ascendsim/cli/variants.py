@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from ascendsim.cli.common import add_soc_option
@@ -55,6 +56,8 @@ def add_variant_options(
     add_soc_option(variants, default="Ascend310", metavar="CHIP,CHIP", help=text)
     levels = f"fusion levels of {', '.join(LEVELS)} (default: {default})"
     variants.add_argument("--fusion", metavar="LEVEL,LEVEL", help=levels)
+    text = "switch files, side by side: each is a variant"
+    variants.add_argument("--fusion_switch_file", metavar="FILE,FILE", help=text)
     text = "who launches tasks, some of sink, host, eager (default: sink)"
     variants.add_argument("--mode", default="sink", metavar="MODE,MODE", help=text)
 
@@ -62,7 +65,8 @@ def add_variant_options(
 def variants_of(
     args: argparse.Namespace, least: int = 2, levels: Sequence[str] | None = None
 ) -> tuple[Variant, ...]:
-    """Every combination of models, batches, chips, fusion levels and modes, named by what differs.
+    """Every combination of models, batches, chips, fusion levels, switch files and modes, named by what
+    differs.
 
     Args:
         args: The command line.
@@ -89,7 +93,9 @@ def variants_of(
                 repr(mode),
                 suggest(mode, SCHEDULES),
             )
-    several = len(files) * len(sizes) * len(chips) * len(modes) > 1
+    switched = switch_files(args)
+    told = names_of_files([str(file) for file in switched])
+    several = len(files) * len(sizes) * len(chips) * len(switched) * len(modes) > 1
     if levels is None:
         levels = ("all",) if several else fusion_levels()
     chosen = parts(args.fusion, "--fusion") if args.fusion is not None else tuple(levels)
@@ -103,25 +109,28 @@ def variants_of(
             )
     found = []
     settings = chip_settings(args)
-    for (file, title), batch, chip, level, mode in product(
-        zip(files, titles, strict=True), sizes, chips, chosen, modes
+    for (file, title), batch, chip, level, (switches, switching), mode in product(
+        zip(files, titles, strict=True), sizes, chips, chosen, zip(switched, told, strict=True), modes
     ):
         facets = (
             (len(files), title),
             (len(sizes), f"batch {batch}"),
             (len(chips), chip),
             (len(chosen), level),
+            (len(switched), switching),
             (len(modes), mode),
         )
         name = ", ".join(text for count, text in facets if count > 1)
-        options = {**settings, "soc": chip, "fusion": level, "schedule": mode}
+        asked = {"soc": chip, "fusion": level, "fusion_switch_file": switches, "schedule": mode}
+        options = {**settings, **asked}
         found.append(Variant(name, batch, options, file))
     if len(found) < least:
         raise InputError(
             "compare",
             "needs at least two variants",
             f"{len(found)}",
-            "give several to --fusion, --soc_version, --batch or --mode, or name several models",
+            "give several to --fusion, --fusion_switch_file, --soc_version, --batch or --mode, or name "
+            "several models",
         )
     return tuple(found)
 
@@ -139,6 +148,18 @@ def parts(text: str, option: str) -> tuple[str, ...]:
         if found.count(part) > 1:
             raise InputError(f"option {option}", f"names {part!r} twice")
     return found
+
+
+def switch_files(args: argparse.Namespace) -> tuple[str | None, ...]:
+    """The switch files of a list; (None,) if there is none. A file whose own name has a comma is one file.
+
+    Raises:
+        InputError: If one is named twice.
+    """
+    text: str | None = args.fusion_switch_file
+    if text is None or Path(text).exists():
+        return (text,)
+    return parts(text, "--fusion_switch_file")
 
 
 def batches(text: str | None) -> tuple[int | None, ...]:

@@ -299,7 +299,8 @@ def ub_limits(soc: str | None, options: Mapping[str, object]) -> UbLimits:
     }
     if profile == "chip" and soc is None:
         profile = "documents"
-    return limits_of(soc or "", None if profile == "chip" else str(profile), changes)
+    limits = limits_of(soc or "", None if profile == "chip" else str(profile), changes)
+    return replace(limits, conv_one_input=options.get("ub_conv_inputs") == "one")
 
 
 def _kind(name: str, family: Family) -> str:

@@ -54,6 +54,12 @@ PROFILE_OPTIONS: Mapping[str, ProfileOption] = {
     "ub_conv": ProfileOption(
         ("profile", *range(1, 17)), "elementwise operators behind a convolution in one task", "ub"
     ),
+    "ub_conv_inputs": ProfileOption(
+        ("any", "one"),
+        "elementwise operators behind a convolution in one task: as its passes have them, or those of one "
+        "input and one output only, as the Ascend 310 tuning guide says",
+        "ub",
+    ),
     "ub_elementwise": ProfileOption(
         ("profile", *range(1, 33)), "operators of an elementwise chain in one task", "ub"
     ),
@@ -113,6 +119,7 @@ RELEASES: Mapping[str, Mapping[str, Value]] = {
         "aicpu_pow": True,
         "format_reach": 1,
         "ub_limits": "Ascend310",
+        "ub_conv_inputs": "one",
         "l2_edges": "listed",
         "l2_batch": "split",
     },

@@ -52,6 +52,32 @@ def test_levels_of_a_network_with_values(
 
 
 @pytest.mark.usefixtures("unpainted")
+def test_switch_files_side_by_side(
+    lenet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file is a variant of its name, compiled as it is alone; with levels every combination is one."""
+    monkeypatch.chdir(tmp_path)
+    shapes = {"closed": ("off", "off"), "graph,only": ("on", "off"), "both": ("on", "on")}
+    for name, (graph, ub) in shapes.items():
+        text = f'{{"Switch": {{"GraphFusion": {{"ALL": "{graph}"}}, "UBFusion": {{"ALL": "{ub}"}}}}}}'
+        Path(f"{name}.cfg").write_text(text)
+    words = ["compare", lenet, "--values", "off", "--output", "out", "--fusion_switch_file"]
+    assert main([*words, "closed.cfg,both.cfg"]) == 0
+    rows = rows_of(tmp_path / "out" / "compare.csv")
+    assert [row["Variant"] for row in rows] == ["closed", "both"]
+    for row in rows:
+        model = asim.compile(asim.load(lenet), fusion_switch_file=f"{row['Variant']}.cfg")
+        assert int(row["Tasks"]) == len(model.program.tasks)
+    assert int(rows[1]["Tasks"]) < int(rows[0]["Tasks"])
+    assert main([*words, "closed.cfg,both.cfg", "--fusion", "graph,all"]) == 0
+    names = [row["Variant"] for row in rows_of(tmp_path / "out" / "compare.csv")]
+    assert names == ["graph, closed", "graph, both", "all, closed", "all, both"]
+    assert main([*words, "graph,only.cfg", "--fusion", "off,all"]) == 0  # one file, with a comma in its name
+    assert [row["Variant"] for row in rows_of(tmp_path / "out" / "compare.csv")] == ["off", "all"]
+    capsys.readouterr()
+
+
+@pytest.mark.usefixtures("unpainted")
 def test_all_levels_by_default_and_no_values_without_weights(lenet: str, tmp_path: Path) -> None:
     assert main(["compare", lenet, "--values", "off", "--output", str(tmp_path)]) == 0
     rows = rows_of(tmp_path / "compare.csv")
@@ -118,8 +144,8 @@ def test_ablation_lists_passes_by_what_they_save(
     [
         (
             ("--fusion", "off"),
-            "compare needs at least two variants, not 1; give several to --fusion, --soc_version, --batch "
-            "or --mode",
+            "compare needs at least two variants, not 1; give several to --fusion, --fusion_switch_file, "
+            "--soc_version, --batch or --mode",
         ),
         (("--fusion", "off,grahp"), "did you mean graph?"),
         (("--fusion", "off,off"), "option --fusion names 'off' twice"),
@@ -127,7 +153,13 @@ def test_ablation_lists_passes_by_what_they_save(
         (("--batch", "1,two"), "option --batch must list whole numbers of at least 1, not 'two'"),
         (("--batch", "0,1"), "option --batch must list whole numbers of at least 1, not '0'"),
         (("--soc_version", "Ascend310,Ascend301"), "did you mean Ascend310"),
-        (("--ablate", "--fusion", "off,all"), "option --ablate takes one fusion level, chip, batch and mode"),
+        (("--ablate", "--fusion", "off,all"), "option --ablate takes one fusion level, switch file, chip, "),
+        (
+            ("--ablate", "--fusion_switch_file", "a.cfg,b.cfg"),
+            "option --ablate takes one fusion level, switch ",
+        ),
+        (("--fusion_switch_file", "a.cfg,a.cfg"), "option --fusion_switch_file names 'a.cfg' twice"),
+        (("--fusion_switch_file", "a.cfg,b.cfg"), "fusion switch file 'a.cfg' cannot be opened"),
         (("--ablate", "--fusion", "off"), "must be a level with passes to leave out"),
         (("--ablat",), "--ablate"),
     ],

@@ -241,7 +241,7 @@ def test_a_block_of_a_network_at_batch_8_runs_in_four_passes_of_two() -> None:
 def test_resnet50_at_batch_8_runs_a_block_in_four_passes_of_two() -> None:
     model = asim.compile(asim.load(f"{MODELS}/resnet50.onnx", batch=8), "Ascend310", release="ddk")
     assert any(
-        (block.batch, block.passes) == (2, 4) and len(block.nodes) > 20 for block in model.buffers.blocks
+        (block.batch, block.passes) == (2, 4) and len(block.nodes) > 12 for block in model.buffers.blocks
     )
 
 

@@ -31,13 +31,14 @@ def test_the_commands_run(
     (tmp_path / "resnet50.onnx").write_bytes((models_dir / "lenet5.onnx").read_bytes())
     (switches,) = re.findall(r"^    (\{\"Switch\".*?\}\}\}\})$", TEXT, re.DOTALL | re.MULTILINE)
     (tmp_path / "fusion_switch.cfg").write_text(switches)
+    (tmp_path / "no_softmax.cfg").write_text(switches.replace('"on"', '"off"'))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASCEND_PROCESS_LOG_PATH", str(tmp_path / "logs"))
     assert read_switch_file("fusion_switch.cfg").priorities["graph"] == {"PoolingFusionPass": 1200}
     commands = [
         shlex.split(line, comments=True) for line in re.findall(r"^    ascendsim (.*)$", TEXT, re.MULTILINE)
     ]
-    assert len(commands) == 14
+    assert len(commands) == 15
     for command in commands:
         assert main(command) == 0, command
         assert "ascendsim: warning" not in capsys.readouterr().err

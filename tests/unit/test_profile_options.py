@@ -25,6 +25,7 @@ TABLE: dict[str, tuple[Value, list[Value], list[Value], str]] = {
     "group_conv": ("packed", ["split"], ["whole"], "graph"),
     "ub_limits": ("chip", ["Ascend310", "MindSpore", "documents"], ["ascend310"], "ub"),
     "ub_conv": ("profile", [1, 16], [0, 17, True], "ub"),
+    "ub_conv_inputs": ("any", ["one"], ["two", 1], "ub"),
     "ub_elementwise": ("profile", [1, 32], [0, 33], "ub"),
     "ub_reduce": ("profile", [1, 16], [0, 17], "ub"),
     "ub_segment": ("profile", [1, 16], [0, 17], "ub"),

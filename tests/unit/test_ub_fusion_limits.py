@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import ascendsim as asim
 from ascendsim.core.errors import InputError
+from ascendsim.graph.builder import GraphBuilder
 from ascendsim.passes.ub import limits_of
+from tests.support.fusing import random
 from tests.support.ub import one_convolution, same_values, ub, vectors
 
 
@@ -51,6 +54,50 @@ def test_options_of_compile() -> None:
         assert len(model.fusion.scopes[0].nodes) == length
     with pytest.raises(InputError, match="ub_conv"):
         asim.compile(graph, soc="Ascend310", fusion="ub", options={"ub_conv": 0})
+
+
+@pytest.mark.parametrize("head", ["Conv", "depthwise", "ConvTranspose"])
+@pytest.mark.parametrize("second", ["Add", "Sub", "Mul", "Max", "x * sigmoid(x)"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_guides_release_joins_no_operator_of_two_tensors_to_a_convolution(
+    head: str, second: str, place: int
+) -> None:
+    """Document for the Ascend 310: those behind the convolution have one input and one output; those of one
+    join up to the first of two, which starts a chain of its own. Constants are no inputs."""
+    b = GraphBuilder()
+    x, other = b.input("x", (1, 16, 8, 8)), b.input("other", (1, 16, 8, 8))
+    weights = random(16, 1 if head == "depthwise" else 16, 3, 3)
+    kind, group = ("ConvTranspose" if head == "ConvTranspose" else "Conv"), (16 if head == "depthwise" else 1)
+    value = b.op(kind, x, weights, pads=(1,) * 4, group=group, name="conv")
+    for number in range(place):
+        value = b.op("Relu", value, name=f"one{number}")
+    if second == "x * sigmoid(x)":
+        value = b.op("Mul", value, b.op("Sigmoid", value, name="gate"), name="two")
+    else:
+        value = b.op(second, value, other, name="two")
+    b.output(b.op("Abs", b.op("Mul", value, np.float32(3), name="scaled"), name="last"), "y")
+    graph = b.build()
+    model = asim.compile(graph, "Ascend310", release="ddk")
+    task = {name: nodes for nodes in (s.nodes for s in model.fusion.scopes) for name in nodes}
+    assert "two" not in task.get("conv", ())
+    assert (task.get("one0") == ("conv", "one0")) == (place == 1)
+    assert {"two", "scaled", "last"} <= set(task["two"])
+    loose = asim.compile(graph, "Ascend310", release="ddk", options={"ub_conv_inputs": "any"})
+    inputs = asim.random_inputs(model)
+    np.testing.assert_array_equal(*(asim.run(one, inputs).outputs["y"] for one in (model, loose)))
+
+
+def test_a_residual_sum_joins_its_convolution_in_other_releases() -> None:
+    b = GraphBuilder()
+    x, other = b.input("x", (1, 16, 8, 8)), b.input("other", (1, 16, 8, 8))
+    conv = b.op("Conv", x, random(16, 16, 3, 3), pads=(1,) * 4, name="conv")
+    b.output(b.op("Relu", b.op("Add", conv, other, name="sum"), name="relu"), "y")
+    graph = b.build()
+    tasks = {
+        release: [scope.nodes for scope in asim.compile(graph, "Ascend310", release=release).fusion.scopes]
+        for release in ("cann", "ddk")
+    }
+    assert tasks == {"cann": [("conv", "sum", "relu")], "ddk": [("sum", "relu")]}
 
 
 # What documents and sources say of elementwise operators, by profile; three profiles conflict on purpose.

@@ -41,6 +41,7 @@ from ascendsim.passes.ub.pattern import UbPattern
 from ascendsim.passes.ub.quantised import NAME as QUANTISED
 from ascendsim.passes.ub.quantised import join_quantised_neighbours
 
+CONVOLUTIONS = (OpPattern.CONVOLUTION, OpPattern.DEPTHWISE, OpPattern.CONV_BACKPROP)
 AfterPass = Callable[[str, Graph], None]
 
 
@@ -82,7 +83,7 @@ def fuse_buffers(
     by_kind: dict[OpPattern, list[Node]] = {}
     for node in scopes.order:
         by_kind.setdefault(kind(node), []).append(node)
-    run = _Run(graph, scopes, kind, by_kind, report)
+    run = _Run(graph, scopes, kind, by_kind, report, limits)
     for item in _mindspore(limits) if limits.mindspore else _cann(limits, switches):
         if _on(item.name, switches, report) and run.run(item) and after is not None:
             after(item.name, graph)
@@ -122,6 +123,7 @@ class _Run:
     kind: Callable[[Node], OpPattern]
     by_kind: Mapping[OpPattern, list[Node]]  # in execution order
     report: FusionReport
+    limits: UbLimits
 
     def run(self, item: UbPass) -> int:
         """All patterns of a pass; returns how many scopes it made."""
@@ -142,6 +144,21 @@ class _Run:
         found = [node for kind in kinds for node in self.by_kind.get(kind, ())]
         return sorted(found, key=self.scopes.order.__getitem__)
 
+    def _of_several_inputs(self, nodes: Sequence[Node]) -> str | None:
+        """Why operators behind a convolution must not join it where only those of one input may."""
+        if not self.limits.conv_one_input or not any(self.kind(node) in CONVOLUTIONS for node in nodes):
+            return None
+        for node in nodes:
+            if self.kind(node) not in (OpPattern.ELEMWISE, OpPattern.BROADCAST):
+                continue
+            given = [item for item in node.inputs if item is not None and item.constant is None]
+            if len(given) != 1 or len(node.outputs) != 1:
+                return (
+                    f"behind a convolution {node.op_type} {node.name!r} has {len(given)} inputs and "
+                    f"{len(node.outputs)} outputs, ub_conv_inputs=one allows one of each"
+                )
+        return None
+
     def _pattern(self, item: UbPass, pattern: UbPattern, wanted: Pattern) -> PatternRecord:
         record, outputs = PatternRecord("ub", item.name, pattern.name), set(self.graph.outputs)
 
@@ -151,7 +168,11 @@ class _Run:
                 if match is None:
                     continue
                 match = replace(match, all_nodes=self.scopes.sorted(match.all_nodes))
-                reason = item.refusal(match.all_nodes) or self.scopes.circle(match.all_nodes)
+                reason = (
+                    item.refusal(match.all_nodes)
+                    or self._of_several_inputs(match.all_nodes)
+                    or self.scopes.circle(match.all_nodes)
+                )
                 if reason is None:
                     yield match
                 else:

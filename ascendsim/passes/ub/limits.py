@@ -41,6 +41,8 @@ class UbLimits:
         summands: Inputs that AddN may have there.
         bias_apart: Whether a bias is none of a batched product's own inputs but an operator behind it; see
             `cann_passes`.
+        conv_one_input: Whether elementwise operators behind a convolution have one input and one output, as
+            the tuning guide of Ascend 310 has it; constants are no inputs.
     """
 
     name: str
@@ -56,6 +58,7 @@ class UbLimits:
     readers: int = 6
     summands: int = 6
     bias_apart: bool = False
+    conv_one_input: bool = False
 
     @property
     def mindspore(self) -> bool:
@@ -92,7 +95,7 @@ def limits_of(soc: str, profile: str | None = None, changes: Mapping[str, int] |
             repr(name),
             suggest(str(name), PROFILES),
         )
-    numbers = {field.name for field in fields(UbLimits)} - {"name", "bias_apart"}
+    numbers = {field.name for field in fields(UbLimits)} - {"name", "bias_apart", "conv_one_input"}
     for key, value in (changes or {}).items():
         if key not in numbers:
             raise InputError(
