@@ -171,8 +171,8 @@ def _ub_texts(report: FusionReport) -> Iterator[LogText]:
         message = f"GraphId[0], BufferFusionPass[{name}]: {counts}"
         yield ("INFO", "FE", "buffer_fusion.cc:135", "RunBufferFusion", message)
     for key, index in (("matched_times", 0), ("effect_times", 1)):
-        for name, counts in totals.items():
-            message = f"SessionId 0 graph_id 0 buffer_fusion_pass[{name}]: {key}={counts[index]}."
+        for name, times in totals.items():
+            message = f"SessionId 0 graph_id 0 buffer_fusion_pass[{name}]: {key}={times[index]}."
             yield ("DEBUG", "FE", "buffer_fusion.cc:135", "RunBufferFusion", message)
 
 
