@@ -101,8 +101,9 @@ class GraphBuilder:
         Args:
             op_type: Operator in its newest ONNX form.
             inputs: Tensors; arrays, numbers and lists become constants; None leaves an optional input out. A
-                float takes the type of the first tensor among the inputs (write 2.0, not 2), an integer too
-                if that is an integer type, else int64.
+                float takes the type of the first tensor of floats among the inputs (write 2.0, not 2), the
+                builder's if there is none; an integer takes that of the first tensor if it is an integer
+                type, else int64.
             outputs: Names of the outputs, if the node has several or the name matters; one made-up name by
                 default.
             name: Of the node; by default the operator's, numbered.
@@ -181,13 +182,15 @@ class GraphBuilder:
         return self.graph
 
     def _operand(self, item: Any, op_type: str, inputs: Sequence[Operand]) -> Tensor | None:
-        """An input that is no tensor: a constant, whose type may follow the first tensor among the inputs."""
+        """An input that is no tensor: a constant, whose type may follow a tensor among the inputs."""
         if item is None:
             return None
-        like = next((other.dtype for other in inputs if isinstance(other, Tensor)), None)
+        kinds = [other.dtype for other in inputs if isinstance(other, Tensor)]
         kind = None
-        if like is not None and (isinstance(item, float) or (type(item) is int and like.is_integer)):
-            kind = like
+        if isinstance(item, float):
+            kind = next((each for each in kinds if each.is_float), None)
+        elif type(item) is int and kinds and kinds[0].is_integer:
+            kind = kinds[0]
         return self.constant(item, f"{op_type}_constant", kind)
 
     def _scoped(self, name: str) -> str:

@@ -67,7 +67,8 @@ def search(
         at_a_time: Questions that are asked together.
         seed: Of the questions.
         store, workers, executor, retry, time_limit, progress: As for `sweep`.
-        **axes: Further axes of the space by the arguments of `sweep`: `soc`, `batch`, `shapes`, `fusion` ...
+        **axes: Further axes of the space by the arguments of `sweep`: `soc`, `batch`, `shapes`, `fusion` ...;
+            None leaves one out.
 
     Returns:
         The points that were asked for, each once, in the order of the first question.
@@ -81,9 +82,10 @@ def search(
         if count < 1:
             raise InputError(f"option {name}", "must be a positive whole number", count)
     check_seed(seed)
-    for name in axes.keys() & space.keys():
+    more = {name: given for name, given in axes.items() if given is not None}
+    for name in sorted(more.keys() & space.keys()):
         raise InputError(f"option {name}", "is in the space too", remedy="write it in one place")
-    found = dimensions({**space, **{name: given for name, given in axes.items() if given is not None}})
+    found = dimensions({**space, **more})
     sources = sources_of(model)
     goals = [*((goal, False) for goal in _listed(minimize)), *((goal, True) for goal in _listed(maximize))]
     _check_goals(goals, found)

@@ -13,10 +13,11 @@ import math
 from dataclasses import dataclass, field
 
 from ascendsim import soc as chips
-from ascendsim.api.building import GraphBuilder
 from ascendsim.core.dtypes import DType
 from ascendsim.core.formats import Format
+from ascendsim.graph.builder import GraphBuilder
 from ascendsim.graph.ir import Graph, Tensor
+from ascendsim.ops import default_opset
 from ascendsim.validate.operators_rows import Operand, OperatorRow
 
 _LARGE = 1 << 20  # bytes from which it matters
@@ -48,10 +49,14 @@ class OneOperator:
 
 @dataclass(slots=True)
 class Bench:
-    """A builder that knows where inputs come from."""
+    """A builder that knows where inputs come from. Rows are what ran on a device, where an Add may have
+    operands of two types: the rules of ONNX's schemas, to which the graphs of users are held, are not for it.
+    """
 
     row: OperatorRow
-    builder: GraphBuilder = field(default_factory=lambda: GraphBuilder("operator"))
+    builder: GraphBuilder = field(
+        default_factory=lambda: GraphBuilder("operator", infer=default_opset().infer)
+    )
     _made: list[Tensor] = field(default_factory=list)
     _kept_bytes: int = 0
     _built: int = 0

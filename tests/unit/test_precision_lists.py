@@ -83,7 +83,8 @@ def test_lists_of_mixed_precision_are_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep_dtype": ["LayerNorm_1/Sum"]}, "'LayerNorm_1/Sum' is not in the model.*LayerNorm_1/Sub"),
+        ({"keep_dtype": ["LayerNorm_1/Sum"]}, "'LayerNorm_1/Sum' is not in the model.*LayerNorm_1/Sum_1"),
+        ({"keep_dtype": ["LayerNorm_1/Sud"]}, "'LayerNorm_1/Sud' is not in the model.*LayerNorm_1/Sub"),
         ({"keep_dtype": ["OpType::Reluu"]}, "'Reluu' is not known.*Relu"),
         ({"keep_dtype": "no/such/file"}, "cannot be opened"),
         ({"modify_mixlist": {}}, "goes with precision_mode allow_mix_precision"),

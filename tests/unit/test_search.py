@@ -175,7 +175,8 @@ def test_spaces_have_lists_ranges_and_single_values() -> None:
         ({"minimize": lambda row: float("nan")}, "goal '<lambda>' must be a finite number, not nan"),
         ({"minimize": lambda row: "cheap"}, "must be a finite number, not 'cheap'"),
         ({"trials": 0}, "trials must be a positive whole number"),
-        ({"batch": 0}, "batch must be a positive whole number"),
+        ({"at_a_time": 0}, "at_a_time must be a positive whole number"),
+        ({"batch": 8}, "option batch is in the space too"),
         ({"seed": -1}, "option seed must be from 0 to 4294967295, not -1"),
     ],
 )

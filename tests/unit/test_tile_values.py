@@ -305,7 +305,7 @@ def test_elements_that_come_twice_are_not_carried_by_blocks():
 def test_open_shapes_are_refused():
     builder = asim.GraphBuilder()
     builder.output(builder.op("Exp", builder.input("x", ("n", 4))), "y")
-    model = asim.compile(builder.build(), COUPLED)
+    model = asim.compile(builder.build(), SPLIT)
     with pytest.raises(InputError, match="fixed shapes"):
         asim.run(model, {"x": np.zeros((2, 4), np.float32)}, values="tile")
 
