@@ -101,9 +101,9 @@ class GraphBuilder:
         Args:
             op_type: Operator in its newest ONNX form.
             inputs: Tensors; arrays, numbers and lists become constants; None leaves an optional input out. A
-                float takes the type of the first tensor of floats among the inputs (write 2.0, not 2), the
-                builder's if there is none; an integer takes that of the first tensor if it is an integer
-                type, else int64.
+                float takes the type of the first tensor among the inputs (write 2.0, not 2); if that is no
+                type of floats and cannot hold it, of the first tensor of floats, else the builder's. An
+                integer takes that of the first tensor if it is an integer type, else int64.
             outputs: Names of the outputs, if the node has several or the name matters; one made-up name by
                 default.
             name: Of the node; by default the operator's, numbered.
@@ -186,11 +186,12 @@ class GraphBuilder:
         if item is None:
             return None
         kinds = [other.dtype for other in inputs if isinstance(other, Tensor)]
+        whole = type(item) is int or (isinstance(item, float) and item.is_integer())
         kind = None
-        if isinstance(item, float):
-            kind = next((each for each in kinds if each.is_float), None)
-        elif type(item) is int and kinds and kinds[0].is_integer:
+        if whole and kinds and kinds[0].is_integer:
             kind = kinds[0]
+        elif isinstance(item, float):
+            kind = next((each for each in kinds if each.is_float), None)
         return self.constant(item, f"{op_type}_constant", kind)
 
     def _scoped(self, name: str) -> str:

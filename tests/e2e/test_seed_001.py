@@ -25,7 +25,7 @@ from ascendsim.passes.fusion.plog import LEVELS, PlogLine, plog_lines, read_plog
 from ascendsim.passes.fusion.result_file import read_result
 from tests.support.fusing import build, random
 from tests.support.gate import every
-from tests.unit.test_fusion_every_pass import CHIPS, SETTINGS, WANTED, example
+from tests.unit.test_fusion_every_pass import CHIPS, SETTINGS, WANTED, example, executed
 
 Body = Callable[[GraphBuilder], list[Tensor]]
 INTRODUCTION = Path(__file__).parents[1] / "data" / "fusion" / "plog_introduction.log"
@@ -272,7 +272,7 @@ def times(name: str, soc: str) -> tuple[float, float]:
         asim.compile(graph, soc, optimization_switch=f"{name}:{how}", **SETTINGS.get(name, {}))
         for how in ("on", "off")
     )
-    return asim.simulate(with_it).duration_us, asim.simulate(without).duration_us
+    return executed(with_it).duration_us, executed(without).duration_us
 
 
 ON = [name for name in WANTED if fact(name).default and "options" not in SETTINGS.get(name, {})]

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from ascendsim.graph.ir import Graph
 from tests.support.onnx_models import model, node, value
+from tests.support.oracle import exact_options
 
 
 class Qdq:
@@ -127,7 +128,7 @@ def by_onnxruntime(
     """Outputs by name; not `optimised`, pairs stay pairs around float operators."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
+    options = exact_options(network)
     if not optimised:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(

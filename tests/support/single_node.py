@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ascendsim.graph.ir import Graph, Node, Shape
 from ascendsim.ops import default_opset
 from ascendsim.opset import InferContext
 from ascendsim.opset.work import LowerContext, Work
+from tests.support.oracle import exact_options
 
 Array = NDArray[Any]
 V100 = {
@@ -126,9 +127,14 @@ def lower(
 
 
 def with_onnxruntime(
-    op_type: str, inputs: Sequence[Any], outputs: int = 1, opset: int = 18, **attributes: Any
+    op_type: str,
+    inputs: Sequence[Any],
+    outputs: int = 1,
+    opset: int = 18,
+    weights: Collection[int] = (),
+    **attributes: Any,
 ) -> list[Array]:
-    """The same operator in onnxruntime."""
+    """The same operator in onnxruntime; inputs with these numbers are constants of the model."""
     import onnx
     import onnxruntime
 
@@ -136,18 +142,19 @@ def with_onnxruntime(
     results = [f"output{number}" for number in range(outputs)]
     node = onnx.helper.make_node(op_type, names, results, **attributes)
     arrays = {name: np.asarray(value) for name, value in zip(names, inputs, strict=True) if name}
+    constants = {f"input{number}" for number in weights}
     values = [
         onnx.helper.make_tensor_value_info(
             name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
         )
         for name, array in arrays.items()
+        if name not in constants
     ]
     outs = [onnx.helper.make_empty_tensor_value_info(name) for name in results]
-    graph = onnx.helper.make_graph([node], "one", values, outs)
+    held = [onnx.numpy_helper.from_array(arrays.pop(name), name) for name in sorted(constants)]
+    graph = onnx.helper.make_graph([node], "one", values, outs, held)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=9)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(), exact_options(model), providers=["CPUExecutionProvider"]
     )
     return list(session.run(None, arrays))

@@ -489,10 +489,13 @@ def test_builders_constants_take_types_by_rule() -> None:
     for value, kind in cases:
         assert b.constant(value).dtype is kind
     assert b.constant(3, dtype=DType.INT8).dtype is DType.INT8
-    whole, half = b.input("i", (2,), DType.INT32), b.input("h", (2,))
+    whole, half, wide = b.input("i", (2,), DType.INT32), b.input("h", (2,)), b.input("w", (2,), FLOAT)
     kinds = [
         (b.op("Add", whole, 2), DType.INT32),
         (b.op("Add", whole, 2.0), DType.INT32),
+        (b.op("Mul", whole, 0.5), DType.FLOAT16),
+        (b.op("QuantizeLinear", whole, 0.5, wide), FLOAT),
+        (b.op("Where", b.input("c", (2,), DType.BOOL), 1.0, wide), FLOAT),
         (b.op("Add", half, 2.0), DType.FLOAT16),
         (b.op("Reshape", half, 2), DType.INT64),
         (b.op("Add", 2.0, half), DType.FLOAT16),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -11,6 +12,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.frontends.onnx.export import export_onnx
 from ascendsim.graph.ir import Graph, Tensor
 from tests.support.half_stories import quantised_block
+from tests.support.oracle import exact_options
 
 
 def matmul(scales: tuple[int, ...], cast_read_twice: bool = False) -> tuple[Graph, dict[str, np.ndarray]]:
@@ -29,7 +31,9 @@ def matmul(scales: tuple[int, ...], cast_read_twice: bool = False) -> tuple[Grap
 
 
 def reference(graph: Graph, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    session = onnxruntime.InferenceSession(export_onnx(graph), providers=["CPUExecutionProvider"])
+    content = export_onnx(graph)
+    options = exact_options(onnx.load_from_string(content))
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, inputs)[0])
 
 

@@ -72,13 +72,8 @@ def test_float16_scales_and_int32_accumulators() -> None:
 )
 def test_dynamic_quantization(x: Any) -> None:
     found = run("DynamicQuantizeLinear", [x], outputs=3)
-    if x.any():
-        for ours, theirs in zip(
-            found, with_onnxruntime("DynamicQuantizeLinear", [x], outputs=3), strict=True
-        ):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    else:
-        assert [array.sum() for array in found] == [0, 0, 0]
+    for ours, theirs in zip(found, with_onnxruntime("DynamicQuantizeLinear", [x], outputs=3), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_quantizing_to_a_float_is_refused() -> None:
