@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ascendsim.cli.common import print_table
+from ascendsim.cli.common import PIPE_WIDTH, print_table
 from ascendsim.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _show(name: str) -> None:
     )
     text = inspect.getdoc(op.lower) if inspect.isfunction(op.lower) else None
     if text:
-        print("on the AI Core:", " ".join(text.split()))
+        print(textwrap.fill("on the AI Core: " + " ".join(text.split()), PIPE_WIDTH))
 
 
 def _by_chip(op: OpDef) -> Iterator[tuple[str, str, str, str]]:

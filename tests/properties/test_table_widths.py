@@ -118,6 +118,7 @@ COMMANDS = (
     "soc show Ascend910B3",
     "soc list",
     "ops list",
+    "ops show Resize",
     "passes list",
 )
 

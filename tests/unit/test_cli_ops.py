@@ -45,7 +45,7 @@ def test_operators_of_all_kinds_can_be_shown(capsys: pytest.CaptureFixture[str])
 def test_attributes_formats_and_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", "show", "Resize"]) == 0
     printed = capsys.readouterr().out
-    for text in ("NC1HWC0", "coordinate_transformation_mode", "default 'half_pixel'", "on the scalar unit"):
+    for text in ("NC1HWC0", "coordinate_transformation_mode", "default 'half_pixel'", "the scalar unit"):
         assert text in printed
     assert main(["ops", "show", "Proposal"]) == 0  # the domain may be left out
     assert "ascend::Proposal" in capsys.readouterr().out
