@@ -137,7 +137,8 @@ def test_a_loop_whose_variable_grows_compiles_each_shape_once() -> None:
     assert result.outputs["y"].shape[0] == 4 + result.outputs["ys"].shape[0]
     assert result.schedule == "host"
     assert result.schedule_reasons == (
-        "node 'loop' (Loop) gives 'y' the shape [-1, 8]",
+        "node 'loop' (Loop) gives 'y' the shape [-1, 8] (its body's shapes settle in 2 rounds; round 1: "
+        "node 'vo' (Concat) makes 'v' [5, 8] of [4, 8], so [-1, 8])",
         "node 'loop' (Loop) gives 'ys' the shape [-1]",
     )
 

@@ -40,7 +40,7 @@ def host_reasons(graph: Graph) -> tuple[str, ...]:
             open_results = [tensor for tensor in node.outputs if not tensor.is_static]
             reasons += [
                 f"node {node.name!r} ({node.op_type}) gives {t.name!r} the shape {shape_text(t.shape)}"
-                f"{_rounds(node)}"
+                f"{_rounds(node) if t is open_results[0] else ''}"
                 for t in open_results
             ]
     if not reasons:
