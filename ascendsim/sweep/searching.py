@@ -92,8 +92,8 @@ def search(
     rows: dict[str, SweepRow] = {}
     with Store(store) as kept, _study(goals, seed) as study, shown(progress, "search") as show:
         asking = Asking(kept, sources, workers, executor, retry, time_limit)
-        asked = 0
-        while asked < trials and len(rows) < math.prod(each.size for each in found):
+        asked, size = 0, math.prod(each.size for each in found)
+        while asked < trials and len(rows) < size:
             asked_now = [study.ask() for _ in range(min(at_a_time, trials - asked))]
             points = [
                 point_of(next(iter(sources)), {each.name: each.suggest(trial) for each in found})
@@ -105,7 +105,7 @@ def search(
                 _tell(study, trial, values)
             asked += len(asked_now)
             if show is not None:
-                show(asked, trials)
+                show(*((asked, trials) if trials <= size else (len(rows), int(size))))
         names = tuple(_name(goal) for goal, _ in goals)
         larger = MORE_IS_BETTER.union(_name(goal) for goal, up in goals if up)
         return Sweep(tuple(rows.values()), tuple(each.name for each in found), kept.path, names, larger)

@@ -87,6 +87,15 @@ def test_questions_come_as_many_at_a_time_as_asked(monkeypatch: pytest.MonkeyPat
     assert told == [(4, 10), (8, 10), (10, 10)]
 
 
+def test_a_search_of_few_points_counts_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the questions, of which it asks some twice and never as many as trials."""
+    told: list[tuple[int, int]] = []
+    space = {"batch": [1, 2], "set": {"dram": {"read_gb_per_s": [40, 50]}}}
+    search(monkeypatch, Model(), space=space, trials=50, progress=lambda *at: told.append(at))
+    assert told[-1] == (4, 4)
+    assert {total for _, total in told} == {4}
+
+
 def test_several_goals_and_functions_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def price(row: Mapping[str, Any]) -> float:
         return float(row["dram.read_gb_per_s"] * 3 + row["batch"])
