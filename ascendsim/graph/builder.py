@@ -188,10 +188,10 @@ class GraphBuilder:
         kinds = [other.dtype for other in inputs if isinstance(other, Tensor)]
         whole = type(item) is int or (isinstance(item, float) and item.is_integer())
         kind = None
-        if whole and kinds and kinds[0].is_integer:
+        if whole and kinds and kinds[0] is not None and kinds[0].is_integer:
             kind = kinds[0]
         elif isinstance(item, float):
-            kind = next((each for each in kinds if each.is_float), None)
+            kind = next((each for each in kinds if each is not None and each.is_float), None)
         return self.constant(item, f"{op_type}_constant", kind)
 
     def _scoped(self, name: str) -> str:
