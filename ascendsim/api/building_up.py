@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.api.compiling import compile
 from ascendsim.api.running import simulate
 from ascendsim.core.arguments import checked
-from ascendsim.core.errors import InputError
+from ascendsim.core.errors import InputError, suggest
 from ascendsim.core.table import Row, Table
 from ascendsim.graph.ir import Graph
 from ascendsim.soc import SocSpec
@@ -42,6 +42,12 @@ TECHNIQUES: Mapping[str, Mapping[str, Any]] = {
     "sinking": {"schedule": "sink"},
     "memory reuse": {"disable_reuse_memory": False},
     "several streams": {"enable_single_stream": False, "multi_stream_parallel_mode": "MainStream:4"},
+}
+# Where to begin: with nothing, or with a graph that is optimised and fused already; the technique that is the
+# first row, and what that row is called.
+STARTS: Mapping[str, tuple[str, str]] = {
+    "host": ("host launches", "host launches"),
+    "fused": ("L2 fusion", "fused graph, host launches"),
 }
 SWITCHED = frozenset(name for options in TECHNIQUES.values() for name in options)
 
@@ -129,6 +135,7 @@ def build_up(
     graph: Graph,
     soc: str | PathLike[str] | SocSpec = "Ascend310",
     *,
+    start: str = "host",
     shapes: Mapping[str, Sequence[int]] | None = None,
     branches: Mapping[str, str | int] | None = None,
     trips: Mapping[str, int] | None = None,
@@ -139,6 +146,9 @@ def build_up(
     Args:
         graph: From `load` or `GraphBuilder`.
         soc: As for `compile`.
+        start: "host" = the bare graph that the host launches, "fused" = optimised and fused already, so that
+            the rows are sinking, memory reuse and several streams: the reading of GE's documentation that
+            comes nearest to its 20 % (docs/scheduling.md).
         shapes, branches, trips: As for `simulate`, for models with open shapes or control flow.
         **options: Further options of `compile`, the same for every step.
 
@@ -149,11 +159,20 @@ def build_up(
     for name in options:
         if name in SWITCHED:
             raise InputError(f"option {name}", "is switched step by step", remedy="leave it out")
+    if start not in STARTS:
+        raise InputError(
+            "option start", f"must be one of {', '.join(STARTS)}", repr(start), suggest(start, STARTS)
+        )
+    first, title = STARTS[start]
     steps: list[Step] = []
     chosen: dict[str, Any] = dict(options)
-    for name, more in TECHNIQUES.items():
+    before = list(TECHNIQUES).index(first)
+    for number, (name, more) in enumerate(TECHNIQUES.items()):
         chosen |= more
+        if number < before:
+            continue
         result = simulate(compile(graph, soc, **chosen), shapes=shapes, branches=branches, trips=trips)
         program = result.model.program
-        steps.append(Step(name, result.duration_us, len(program.tasks), program.memory.peak_bytes))
+        shown = title if number == before else name
+        steps.append(Step(shown, result.duration_us, len(program.tasks), program.memory.peak_bytes))
     return BuildUp(graph.name, result.model.soc.name, tuple(steps))

@@ -65,6 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "fusion, sinking, memory reuse, streams) and show what each adds"
     )
     parser.add_argument("--build_up", action="store_true", help=text)
+    text = (
+        "the same from a graph that is optimised and fused already: sinking, memory reuse and several "
+        "streams, with what they add together"
+    )
+    parser.add_argument("--build_up_fused", action="store_true", help=text)
     parser.add_argument(
         "--output",
         metavar="DIR",
@@ -76,6 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     check_folder(args.output)
+    args.build_up = args.build_up or args.build_up_fused
     if args.report is not None and (args.build_up or args.ablate):
         raise InputError(
             "option --report", "shows variants side by side", remedy="leave out --ablate, --build_up"
@@ -202,10 +208,14 @@ def _build_up(args: argparse.Namespace) -> None:
     for name in SWITCHED & settings.keys():
         if settings[name] != default_of(name):
             raise InputError(f"option {name}", "is switched step by step", remedy="leave it out")
-    found = build_up(graph, **chosen, **choices(args))
+    start = "fused" if args.build_up_fused else "host"
+    found = build_up(graph, **chosen, **choices(args), start=start)
     table = found.table()
     print(f"{found.network} on {found.soc}: what each technique of the graph engine adds")
     print_table(table.columns, _cells(table))
+    if args.build_up_fused:
+        together = found.gain("sinking", "several streams")
+        print(f"sinking, memory reuse and several streams together: {together:+.1%} throughput")
     if args.output is not None:
         target = make_folder(args.output)
         table.to_csv(target / "build_up.csv")

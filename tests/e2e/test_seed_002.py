@@ -4,6 +4,7 @@ streams raise performance by 20 %". Each is switched on by itself, over a graph 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,26 @@ def test_one_command_prints_and_draws_it(tmp_path: Path, capsys: pytest.CaptureF
     with (out / "build_up.csv").open(newline="") as stream:
         assert [row["Technique"] for row in csv.DictReader(stream)] == list(TECHNIQUES)
     assert (out / "build_up.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_reading_that_is_nearest_to_the_text_has_a_command(
+    network: Graph, found: asim.BuildUp, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a fused graph on: the same steps with the same times, and what three techniques add together."""
+    fused = asim.build_up(network, CHIP, start="fused")
+    whole = list(found.steps)
+    assert [step.name for step in fused.steps[1:]] == ["sinking", "memory reuse", "several streams"]
+    assert [replace(step, name="") for step in fused.steps] == [replace(step, name="") for step in whole[-4:]]
+    together = fused.gain("sinking", "several streams")
+    assert together == found.gain("sinking", "several streams")
+    assert together == fused.steps[0].time_us / fused.steps[-1].time_us - 1
+    with pytest.raises(InputError, match="option start must be one of host, fused, not 'fuse'; did you mean"):
+        asim.build_up(network, CHIP, start="fuse")
+    model = "tests/data/models/lenet5.onnx"
+    assert main(["compare", model, "--build_up_fused", "--soc_version", CHIP]) == 0
+    gain = asim.build_up(asim.load(model), CHIP, start="fused").gain("sinking", "several streams")
+    told = f"sinking, memory reuse and several streams together: {gain:+.1%} throughput"
+    assert told in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -167,8 +167,8 @@ def _ub_texts(report: FusionReport) -> Iterator[LogText]:
     """
     totals = report.totals("ub")
     for name, (matched, effected) in totals.items():
-        counts = f"matched_times={matched}, effect_times={effected}."
-        message = f"GraphId[0], BufferFusionPass[{name}]: {counts}"
+        text = f"matched_times={matched}, effect_times={effected}."
+        message = f"GraphId[0], BufferFusionPass[{name}]: {text}"
         yield ("INFO", "FE", "buffer_fusion.cc:135", "RunBufferFusion", message)
     for key, index in (("matched_times", 0), ("effect_times", 1)):
         for name, times in totals.items():
