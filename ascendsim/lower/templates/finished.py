@@ -13,6 +13,7 @@ quantised products on such chips.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -36,7 +37,7 @@ from ascendsim.lower.templates.tiling import Tiling, best_tilings
 from ascendsim.lower.templates.vector_writer import BINARY
 from ascendsim.lower.templates.way_out import FixpipeOut
 from ascendsim.opset.regions import refs_of
-from ascendsim.opset.work import CubeWork, FinishedProduct
+from ascendsim.opset.work import CubeWork, FinishedProduct, Stream
 from ascendsim.soc.spec import SocSpec
 
 SUMS, FETCHED = "sums", "fetched"  # tiles
@@ -193,18 +194,18 @@ class _Finishing:
         own = ceil_div(m[1], self.each)
         for part in pieces(own, min(self.rows, own)):
             with b.loop("piece", part.trips) as i:
-                at = plus(m[0], part.at(i), times(product, self.product.m))
-                self._piece(at, part.size, n)
+                self._piece(product, plus(m[0], part.at(i)), part.size, n)
         b.emit(SetFlag(Pipe.MTE2, FETCHED))
 
-    def _piece(self, row: Affine, rows: int, n: Extent) -> None:
+    def _piece(self, product: Affine, row: Affine, rows: int, n: Extent) -> None:
         b, out = self.b, self.work.product.out
+        place = plus(row, times(product, self.product.m))
         b.acquire(self.ins)
         size = rows * n[1] * self.work.sums.dtype.itemsize
         self._bring(Tile(self.work.sums.region, ZERO, 1, size), 0)
         for number, stream in enumerate(self.given):
             item = stream.ref.dtype.itemsize
-            at = {"row": row, "col": n[0], "one": ZERO}[stream.over]
+            at = {"row": place if self._by_product(stream) else row, "col": n[0], "one": ZERO}[stream.over]
             tile = Tile(stream.ref.region, times(at, item), 1, self._given_bytes(number, rows, n[1]))
             self._bring(fitted(b, tile, stream.ref), number + 1)
         b.commit(self.ins)
@@ -215,12 +216,18 @@ class _Finishing:
         b.release(self.ins)
         b.receive(self.outs)
         item, width = out.dtype.itemsize, self.product.n
-        offset = plus(times(row, width * item), times(n[0], item))
+        offset = plus(times(place, width * item), times(n[0], item))
         tile = fitted(b, Tile.strided(out.region, offset, rows, n[1] * item, width * item), out)
         source = b.source(self.outs, tile.bytes)
         steps = tile.bursts, tile.burst_bytes
         b.emit(Move(Pipe.MTE3, tile.operand, source, *steps, dst_stride=tile.stride, aligned=tile.aligned))
         b.release(self.outs)
+
+    def _by_product(self, stream: Stream) -> bool:
+        """Whether the rows of each product have scales of their own, as those of a grouped product do; the
+        matrices of a batch share them.
+        """
+        return math.prod(stream.ref.shape) >= self.work.product.batch * self.product.m
 
     def _bring(self, tile: Tile, part: int) -> None:
         target = self.b.target(self.ins, tile.bytes, part)
