@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ascendsim.advise.alternatives import Alternative, table_of
 from ascendsim.advise.formats import no_transdata
 from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, suggest
@@ -80,6 +81,7 @@ class Advice:
         context: What the levers were asked with.
         options: Profile options that the user compiles with.
         transdata: What forces TransData, one row a cause, most time first.
+        others: Batch, AIPP, float16 inputs, streams and int8: what they bring, or why they were not tried.
     """
 
     graph: Graph
@@ -93,6 +95,7 @@ class Advice:
     context: LeverContext = field(repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     transdata: Table = field(default_factory=no_transdata, repr=False)
+    others: tuple[Alternative, ...] = ()
 
     def table(self) -> Table:
         """One row a proposal, most gain first."""
@@ -122,6 +125,12 @@ class Advice:
             "Values",
         )
         return Table("advice", columns, rows)
+
+    def alternatives(self) -> Table:
+        """One row for batch, AIPP, float16 inputs, streams and int8 each: latency and throughput, how to do
+        it, or why it was not tried.
+        """
+        return table_of(self.others)
 
     def declined_table(self) -> Table:
         """One row a change that cannot be done or does not pay."""

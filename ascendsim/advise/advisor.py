@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from ascendsim.advise.advice import Advice, Proposal, joined_settings
+from ascendsim.advise.alternatives import Alternative, Trier, is_static, timer
 from ascendsim.advise.formats import forced, transdata
 from ascendsim.advise.rules import element_by_element, slow_operators
 from ascendsim.api.compiling import compile
@@ -34,6 +35,8 @@ def advise(
     soc: str | PathLike[str] | SocSpec = "Ascend310",
     *,
     trials: int = 8,
+    at_batch: Callable[[int], Graph] | None = None,
+    alternatives: bool = True,
     shapes: Mapping[str, Sequence[int]] | None = None,
     branches: Mapping[str, str | int] | None = None,
     trips: Mapping[str, int] | None = None,
@@ -48,6 +51,8 @@ def advise(
         soc: Chip, as for `compile`.
         trials: A lever with at most that many sites is tried at each of them alone, and those that do not pay
             are left out; with more sites it is tried at all of them at once.
+        at_batch: Loads the model at another batch (`lambda n: asim.load(path, batch=n)`), to try more.
+        alternatives: Whether to try batch, AIPP, float16 inputs, streams and int8 (at most six runs).
         shapes, branches, trips: As for `simulate`, for models with open shapes or control flow.
         settings: Further arguments of `compile`: fusion, precision_mode, options ...
 
@@ -109,6 +114,10 @@ def advise(
             proposals.append(Proposal(lever.name, lever.title, possible, before, after, lever.settings))
         else:
             declined.append((lever.name, possible[0].node, _no_gain(before, after)))
+    others: tuple[Alternative, ...] = ()
+    if alternatives and is_static(compiled):
+        trier = Trier(graph, baseline.model.opset, settings, before, timer(simulated, soc), at_batch)
+        others = trier.all()
     proposals.sort(key=lambda proposal: (-proposal.gain_us, proposal.lever))
     return Advice(
         graph,
@@ -122,6 +131,7 @@ def advise(
         context,
         options,
         transdata(run),
+        others,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         metavar="DIR",
-        help="folder for advice.csv, slow_operators.csv, transdata.csv, op_statistic_tasks.csv, "
-        "ai_core_metrics.csv and the changed model (.onnx, .txt)",
+        help="folder for advice.csv, alternatives.csv, slow_operators.csv, transdata.csv, "
+        "op_statistic_tasks.csv, ai_core_metrics.csv, aipp.cfg for images, the changed model (.onnx, .txt)",
     )
     trials = "levers with at most that many sites are tried at each site alone (default: 8)"
     parser.add_argument("--trials", type=natural, default=8, metavar="N", help=trials)
@@ -51,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ascendsim.advise import advise
+    from ascendsim.advise.alternatives import aipp_text, is_image
     from ascendsim.api.compiling import compile
     from ascendsim.api.running import simulate
 
@@ -58,7 +60,13 @@ def run(args: argparse.Namespace) -> int:
     if args.apply and args.output is None:
         raise InputError("option --apply", "needs a folder to write the model to", remedy="add --output DIR")
     settings, chosen = chip_settings(args), choices(args)
-    advice = advise(load_graph(args), trials=args.trials, **chosen, **settings)
+
+    def at_batch(size: int) -> Graph:
+        return load_graph(argparse.Namespace(**{**vars(args), "batch": size}))
+
+    if sys.stderr.isatty():
+        print("simulating the model, levers and at most six alternatives ...", file=sys.stderr)
+    advice = advise(load_graph(args), trials=args.trials, at_batch=at_batch, **chosen, **settings)
     _print(advice, args.all)
     if args.output is None:
         return 0
@@ -68,12 +76,16 @@ def run(args: argparse.Namespace) -> int:
         advice.operators,
         advice.transdata,
         advice.declined_table(),
+        advice.alternatives(),
         advice.statistic,
         advice.metrics,
     )
     for table in tables:
         table.to_csv(folder / f"{table.name}.csv")
         print(f"wrote {folder / table.name}.csv")
+    image = next((tensor for tensor in advice.graph.inputs if is_image(tensor)), None)
+    if image is not None:
+        print(f"wrote {write_whole(folder / 'aipp.cfg', aipp_text(image).encode())} (fill in the means)")
     if args.apply:
         names = () if args.apply == ["exact"] else args.apply
         changed, more = advice.apply(*names), advice.settings(*names)
@@ -117,7 +129,10 @@ def _print(advice: Advice, everything: bool) -> None:
     if advice.proposals:
         print_formatted(advice.table())
     else:
-        print("none of the levers brings a gain")
+        print("no change of the graph brings a gain")
+    if advice.others:
+        print("\nother ways to run it (throughput over that of now; latency is of one execution):")
+        print_formatted(advice.alternatives())
     if everything and advice.declined:
         print("\ndeclined:")
         print_formatted(advice.declined_table())

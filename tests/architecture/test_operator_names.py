@@ -70,6 +70,7 @@ REASONS: dict[str, str] = {
     "passes/levers/channel_rewrite.py": _LEVER,
     "passes/levers/channel_shuffle.py": _LEVER,
     "passes/levers/flat_rows.py": _LEVER,
+    "passes/levers/half_inputs.py": "writes a Cast behind an input",
     "passes/levers/identity_conv.py": _LEVER,
     "passes/levers/layer_norm_pattern.py": _LEVER,
     "passes/levers/narrow_types.py": _MAKES,

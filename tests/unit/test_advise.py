@@ -216,6 +216,7 @@ def test_command_prints_proposals_and_writes_the_changed_model(
     names = {item.name for item in (tmp_path / "out").iterdir()}
     assert names == {
         "advice.csv",
+        "alternatives.csv",
         "slow_operators.csv",
         "transdata.csv",
         "op_statistic_tasks.csv",
