@@ -53,6 +53,7 @@ ALLOWED = {
     "sweep/store.py: connect, open, truncate": "a database, and its lock, whose places are looked at before",
     "compiler/tiling_store.py: open, mkdir, rmtree": "a cache: its lines are added one by one",
     "ascendsim_kernels/jit.py: mkdir, TemporaryFile": "asks whether numba can write its cache",
+    "advise/alternatives.py: TemporaryDirectory": "a folder of its own for a file that a compilation reads",
     "cli/main.py: open": "/dev/null, where standard output is closed",
 }
 
