@@ -147,6 +147,7 @@ def test_layer_normalisation(kind: Any, biased: bool, axis: int) -> None:
     assert {step.dtype for step in work.steps} == {DType.FLOAT32}
     assert [stream.over for stream in work.inputs] == ["all", *["col"] * (1 + biased)]
     assert (work.reduces, work.sweeps, work.in_turn) == ("cols", 3, False)
+    assert work.cores != "shares"  # that is the kernel of root mean squares
     assert lowered("LayerNormalization", *given, axis=axis, rows_in_turn=True).in_turn
 
 

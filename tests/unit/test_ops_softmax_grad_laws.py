@@ -14,6 +14,7 @@ from ascendsim.core.dtypes import DType
 from ascendsim.core.errors import GraphError
 from ascendsim.core.formats import Format
 from ascendsim.ops import default_opset
+from ascendsim.opset.axes import Relation
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, VectorWork
 from tests.support.half import emulate, ulps
 from tests.support.single_node import C220, make_node, run
@@ -98,6 +99,21 @@ def test_halves_are_rounded_once(name: str) -> None:
         return centred if name == "ConfusionSoftmaxGrad" else centred * y * (wide[2] if wide[2:] else 1)
 
     assert ulps(gradient(name, given, -1), emulate(formula, *given)).max() <= 1
+
+
+@AXES
+@pytest.mark.parametrize("name", ["SoftmaxGrad", "LogSoftmaxGrad", "ConfusionSoftmaxGrad"])
+def test_float32_has_the_bits_of_the_formula_with_reduce_sum(name: str, axis: int) -> None:
+    """So that a fused operator and the chain that it replaces agree to the bit."""
+    grad, x = RNG.standard_normal((2, *SHAPE)).astype(np.float32)
+    given = inputs(name, grad, x, axis)
+    first, second = given
+    y, dy = (first, second) if name == "SoftmaxGrad" else (second, first)
+    summed = dy if name == "LogSoftmaxGrad" else dy * y
+    total = run("ReduceSum", [summed, np.array([axis])], keepdims=1)[0]
+    factor = {"LogSoftmaxGrad": np.exp(y), "SoftmaxGrad": y, "ConfusionSoftmaxGrad": np.float32(1)}[name]
+    wanted = dy - total * factor if name == "LogSoftmaxGrad" else (dy - total) * factor
+    np.testing.assert_array_equal(gradient(name, given, axis), wanted)
 
 
 # ---- work
@@ -229,3 +245,17 @@ def test_inputs_have_one_shape_and_the_factor_is_one_number(name: str) -> None:
         make_node(name, [*given[:2], np.ones((1, 1), np.float32)], domain="ascend")
         with pytest.raises(GraphError, match="factor of one number"):
             make_node(name, [*given[:2], np.ones(5, np.float32)], domain="ascend")
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("name", list(STEPS))
+def test_only_the_axis_that_is_summed_is_needed_whole(name: str, axis: int) -> None:
+    """Along the others both inputs and the result may be cut alike; logarithms along all of them."""
+    shape = (3, 4, 5)
+    node = make_node(name, arrays(name, shape, np.float32), domain="ascend", known=False, axis=axis)
+    said = default_opset().get(node).facts.axes(node)
+    for port, at in np.ndindex(2, 3):
+        link = said.link(port, at, 0)
+        summed = at == axis % 3 and (name, port) != ("LogSoftmaxGrad", 1)
+        assert link.relation is (Relation.WHOLE if summed else Relation.PARALLEL)
+        assert summed or link.axis == at
