@@ -225,6 +225,22 @@ def test_pieces_are_as_tall_as_the_unified_buffer_lets_them() -> None:
     assert held(max(heights)) <= room < held(max(heights) + 1) + 2 * 3 * 32  # blocks are whole
 
 
+@EACH_CASE
+def test_the_next_piece_comes_and_the_last_one_goes_while_one_is_worked_on(case: Case) -> None:
+    """Two slots of everything; of scales as much as a piece needs."""
+    _, vector = sides(case)
+    places = {place.name: place for place in vector.allocations}
+    assert {place.slots for place in places.values()} == {2}
+    assert set(places) == {"out", *(f"in_{part}" for part in range(3 + case.bias))}
+    rows = places["in_0"].slot_bytes // (4 * min(case.tile_n, case.n))
+    assert places["out"].slot_bytes == places["in_0"].slot_bytes
+    columns = -(-min(case.tile_n, case.n) * 4 // 32) * 32
+    assert places["in_1"].slot_bytes == columns
+    assert places["in_2"].slot_bytes == -(-rows * 4 // 32) * 32
+    if case.bias:
+        assert places["in_3"].slot_bytes == columns
+
+
 def test_rows_of_a_grouped_product_have_scales_of_their_own() -> None:
     """As many scales as rows of all groups: each group reads its own, in order."""
     case = CASES[2]
