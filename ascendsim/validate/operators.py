@@ -209,7 +209,7 @@ def _simulated_us(row: OperatorRow, operator: OneOperator, spec: SocSpec) -> flo
 
 def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
     if not operator.placed:
-        options = CompileOptions(
+        asked = CompileOptions(
             soc=spec,
             fusion=operator.fusion,
             optimize=False,
@@ -217,7 +217,7 @@ def _compiled(operator: OneOperator, spec: SocSpec) -> CompiledModel:
             options={"open_shape_kernels": "always"},  # as profiled: the host launches them
         )
         # without warnings: what ran just before on other tensors (`Bench.before`) is a part of its own
-        return compile_graph(operator.graph, options)
+        return compile_graph(operator.graph, asked)
     opset = default_opset()
     options = LowerOptions(
         aicpu_types=ai_cpu_rules(spec.kernels.ai_cpu_table),
