@@ -1,0 +1,345 @@
+"""What the instructions of a recorded stream compute, on the memories of one core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from ascendsim.triton import meaning_cube
+from ascendsim.triton.decoding import (
+    BLOCK,
+    KINDS,
+    REPEAT_BYTES,
+    Copy,
+    Registers,
+    Side,
+    Vector,
+    copy,
+    unknown,
+    vector,
+)
+
+DTYPES: dict[str, Any] = {
+    "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s32": np.int32, "u32": np.uint32,
+    "s16": np.int16, "u16": np.uint16, "b16": np.uint16, "b32": np.uint32, "b8": np.uint8,
+    "s64": np.int64, "s8": np.int8, "u8": np.uint8,
+}  # fmt: skip
+UB = 6
+_PLACE = (1 << 44) - 1
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Bytes(Protocol):
+    """Memories by the number of their address space."""
+
+    bytes: dict[int, NDArray[np.uint8]]
+
+
+class Unit:
+    """The computing units of one core.
+
+    Args:
+        memories: Where its operands lie.
+
+    Attributes:
+        registers: What instructions have set.
+    """
+
+    def __init__(self, memories: Bytes) -> None:
+        self._bytes = memories.bytes
+        self.registers = Registers.fresh()
+        self._views: dict[str, NDArray[Any]] = {
+            kind: self._bytes[UB].view(dtype) for kind, dtype in DTYPES.items()
+        }
+
+    def execute(self, name: str, words: tuple[int, ...]) -> None:
+        """Executes one instruction.
+
+        Raises:
+            KernelError: It is not known.
+        """
+        if self.registers.take(name, words):
+            return
+        one = vector(name, words)
+        if one is not None:
+            with np.errstate(all="ignore"):
+                self._vector(one)
+            return
+        moved = copy(name, words)
+        if moved is not None:
+            self._copy(moved)
+        elif not meaning_cube.execute(name, words, self._bytes, self.registers):
+            raise unknown(name)
+
+    # transfers
+
+    def _at(self, address: int) -> tuple[NDArray[np.uint8], int]:
+        return self._bytes[address >> 44], address & _PLACE
+
+    def _copy(self, one: Copy) -> None:
+        (target, dst), (source, src) = self._at(one.dst), self._at(one.src)
+        pad = np.array([self.registers.pad], np.uint64).view(np.uint8)[: one.itemsize]
+        left, right = one.left * one.itemsize, one.right * one.itemsize
+        for burst in range(one.bursts):
+            at, start = dst + burst * one.dst_step, src + burst * one.src_step
+            if left:
+                target[at : at + left] = np.tile(pad, one.left)
+            target[at + left : at + left + one.length] = source[start : start + one.length]
+            if right:
+                at += left + one.length
+                target[at : at + right] = np.tile(pad, one.right)
+
+    # vector instructions
+
+    def _lanes(self, one: Vector) -> list[NDArray[np.int64]]:
+        """Of each repeat the lanes that work."""
+        lanes = REPEAT_BYTES // KINDS[one.kind]
+        if self.registers.counting:
+            count = self.registers.mask[0]
+            if one.op == "VCOPY":  # the count holds for each repeat
+                return [np.arange(min(lanes, count))] * one.repeats
+            return [np.arange(min(lanes, count - start)) for start in range(0, count, lanes)]
+        bits = self.registers.mask[0] | self.registers.mask[1] << 64
+        which = np.array([lane for lane in range(lanes) if bits >> lane & 1], np.int64)
+        return [which] * one.repeats
+
+    @staticmethod
+    def _index(side: Side, repeat: int, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        size = side.itemsize
+        block = BLOCK // size
+        start = ((side.address & _PLACE) + repeat * side.repeat * BLOCK) // size
+        return start + (lanes // block) * (side.block * block) + lanes % block  # type: ignore[no-any-return]
+
+    def _vector(self, one: Vector) -> None:
+        special = _SPECIAL.get(one.op)
+        if special is not None:
+            special(self, one)
+            return
+        target = self._views[one.dst.kind]
+        compute = _computed(one)
+        lanes = self._lanes(one)
+        if len(lanes) > 1 and self._apart(one):  # all repeats at once
+            where = [self._index(one.dst, at, these) for at, these in enumerate(lanes)]
+            sources = [[self._index(side, at, these) for at, these in enumerate(lanes)] for side in one.srcs]
+            given = [
+                self._views[side.kind][np.concatenate(parts)]
+                for side, parts in zip(one.srcs, sources, strict=True)
+            ]
+            target[np.concatenate(where)] = compute(*given) if given else compute()
+            return
+        for at, these in enumerate(lanes):
+            given = [self._views[side.kind][self._index(side, at, these)] for side in one.srcs]
+            target[self._index(one.dst, at, these)] = compute(*given)
+
+    def _apart(self, one: Vector) -> bool:
+        """Whether no repeat reads what an earlier one writes."""
+        if not one.dst.repeat:
+            return False
+        low, high = _span(one.dst, one.repeats or self.registers.mask[0] // 8)
+        for side in one.srcs:
+            begin, end = _span(side, one.repeats or self.registers.mask[0] // 8)
+            same = side[:3] == one.dst[:3] and side.itemsize == one.dst.itemsize
+            if not same and begin < high and low < end:
+                return False
+        return True
+
+    def _fold(self, one: Vector) -> None:
+        """A repeat, or a block or a pair of it, to one element."""
+        (source,) = one.srcs
+        view = self._views[one.kind]
+        per_block = BLOCK // source.itemsize
+        start = (one.dst.address & _PLACE) // source.itemsize
+        for at, lanes in enumerate(self._lanes(one)):
+            values = view[self._index(source, at, lanes)]
+            if one.op in ("VCADD", "VCMAX", "VCMIN"):
+                self._whole(one, start + at * one.dst.repeat, values, lanes)
+                continue
+            width = 2 if one.op == "VCPADD" else per_block
+            groups = [
+                values[lanes // width == group] for group in range(REPEAT_BYTES // source.itemsize // width)
+            ]
+            step = one.dst.repeat * len(groups)
+            for place, group in enumerate(groups):
+                if len(group):
+                    view[start + at * step + place] = _folded(one.op, group)
+
+    def _whole(self, one: Vector, place: int, values: NDArray[Any], lanes: NDArray[np.int64]) -> None:
+        if not len(values):
+            return
+        if one.op == "VCADD":
+            self._views[one.kind][place] = _tree(values)
+            return
+        found = int(np.argmax(values) if one.op == "VCMAX" else np.argmin(values))
+        if one.mode == 2:  # the value alone
+            self._views[one.kind][place] = values[found]
+            return
+        if one.mode not in (0, 1):
+            raise unknown(f"{one.op} with order {one.mode}")
+        # value and number of the lane, or the other way round
+        start = (place - (one.dst.address & _PLACE) // one.dst.itemsize) * 2
+        start += (one.dst.address & _PLACE) // one.dst.itemsize
+        value, number = (start, start + 1) if one.mode == 0 else (start + 1, start)
+        self._views[one.kind][value] = values[found]
+        kind = "u32" if one.dst.itemsize == 4 else "u16"
+        self._views[kind][number] = lanes[found]
+
+    def _compare(self, one: Vector) -> None:
+        """One bit a lane; results of the repeats lie one behind the other."""
+        view, relation = self._views[one.kind], _RELATIONS[one.detail]
+        lanes = np.arange(REPEAT_BYTES // KINDS[one.kind])
+        start = one.dst.address & _PLACE
+        repeats = one.repeats
+        if self.registers.counting:
+            repeats = -(-self.registers.mask[0] // len(lanes))
+        for at in range(repeats):
+            left = view[self._index(one.srcs[0], at, lanes)]
+            right = _scalar(one) if one.op == "VCMPVS" else view[self._index(one.srcs[1], at, lanes)]
+            bits = np.packbits(relation(left, right), bitorder="little")
+            self._bytes[UB][start : start + len(bits)] = bits
+            start += len(bits)
+
+    def _select(self, one: Vector) -> None:
+        """A bit chooses the first source, or the second or a scalar (mode 1)."""
+        view, lanes = self._views[one.kind], REPEAT_BYTES // KINDS[one.kind]
+        held = self.registers.compare & _PLACE
+        if one.mode == 1:
+            start, other = one.srcs[1].address & _PLACE, view[held // KINDS[one.kind]]
+        elif one.mode == 2:
+            start, other = int(self._bytes[UB][held : held + 8].view(np.uint64)[0]) & _PLACE, None
+        elif one.mode == 0:
+            start, other = held, None
+        else:
+            raise unknown(f"VSEL with mode {one.mode}")
+        for at, these in enumerate(self._lanes(one)):
+            first = start + (0 if one.mode == 0 else at * lanes // 8)
+            bits = np.unpackbits(self._bytes[UB][first : first + lanes // 8], bitorder="little")
+            chosen = bits[these].astype(bool)
+            second = other if other is not None else view[self._index(one.srcs[1], at, these)]
+            view[self._index(one.dst, at, these)] = np.where(
+                chosen, view[self._index(one.srcs[0], at, these)], second
+            )
+
+    def _broadcast(self, one: Vector) -> None:
+        """Each of eight elements a repeat fills a block."""
+        view, size = self._views[one.kind], KINDS[one.kind]
+        source, target = (one.srcs[0].address & _PLACE) // size, one.dst.address & _PLACE
+        for at in range(one.repeats):
+            for block in range(8):
+                place = (target + (at * one.dst.repeat + block * one.dst.block) * BLOCK) // size
+                view[place : place + BLOCK // size] = view[source + at * 8 + block]
+
+
+def _span(side: Side, repeats: int) -> tuple[int, int]:
+    length = (side.block * 7 + 1 + side.repeat * max(0, repeats - 1)) * BLOCK
+    return side.address, side.address + length
+
+
+def _scalar(one: Vector) -> Any:
+    size = KINDS[one.kind]
+    return np.array(one.scalar & ((1 << 8 * size) - 1), _UNSIGNED[size]).view(DTYPES[one.kind])[()]
+
+
+def _tree(values: NDArray[Any]) -> Any:
+    """Neighbours are added, then their sums: the order of VCADD."""
+    while len(values) > 1:
+        if len(values) % 2:
+            values = np.append(values, values.dtype.type(0))
+        values = values[0::2] + values[1::2]
+    return values[0]
+
+
+def _folded(op: str, group: NDArray[Any]) -> Any:
+    if op in ("VCGADD", "VCPADD"):
+        return _tree(group)
+    return group.max() if op == "VCGMAX" else group.min()
+
+
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+_TWO: dict[str, Callable[[Any, Any], Any]] = {
+    "VADD": np.add,
+    "VSUB": np.subtract,
+    "VMUL": np.multiply,
+    "VDIV": np.divide,
+    "VMAX": np.maximum,
+    "VMIN": np.minimum,
+    "VAND": np.bitwise_and,
+    "VOR": np.bitwise_or,
+    "VADDS": np.add,
+    "VMULS": np.multiply,
+    "VMAXS": np.maximum,
+    "VMINS": np.minimum,
+}
+_ONE: dict[str, Callable[[Any], Any]] = {
+    "VEXP": np.exp,
+    "VLN": np.log,
+    "VSQRT": np.sqrt,
+    "VRSQRT": lambda a: a.dtype.type(1) / np.sqrt(a),
+    "VREC": lambda a: a.dtype.type(1) / a,
+    "VABS": np.abs,
+    "VNOT": np.invert,
+    "VRELU": lambda a: np.maximum(a, a.dtype.type(0)),
+    "VCOPY": lambda a: a,
+}
+_ROUNDED: dict[str, Callable[[Any], Any]] = {
+    "r": np.rint,
+    "": np.rint,
+    "a": lambda a: np.trunc(a + np.copysign(0.5, a)),
+    "f": np.floor,
+    "c": np.ceil,
+    "z": np.trunc,
+}
+
+
+def _computed(one: Vector) -> Callable[..., Any]:
+    """What an instruction computes of its sources, lane by lane."""
+    if one.op == "MOVEV":
+        fixed = _scalar(one)
+        return lambda *given: fixed
+    if one.op == "VCONV":
+        return lambda a: _converted(one, a)
+    if one.op in ("VSHL", "VSHR"):
+        amount = one.scalar & 63
+        return (lambda a: a << amount) if one.op == "VSHL" else (lambda a: a >> amount)
+    if len(one.srcs) == 2:
+        return _TWO[one.op]
+    if one.op in _ONE:
+        return _ONE[one.op]
+    function, scalar = _TWO[one.op], _scalar(one)
+    return lambda a: function(a, scalar)
+
+
+def _converted(one: Vector, values: NDArray[Any]) -> NDArray[Any]:
+    source, target = one.srcs[0].kind, one.dst.kind
+    dtype = DTYPES[target]
+    to_integer = target[0] in "su"
+    if source[0] in "su":
+        return values.astype(dtype)
+    if to_integer:
+        limits = np.iinfo(dtype)
+        whole = np.nan_to_num(_ROUNDED[one.detail](values.astype(np.float64)))
+        return np.clip(whole, limits.min, limits.max).astype(dtype)
+    if source == target:
+        return _ROUNDED[one.detail](values)  # type: ignore[no-any-return]
+    if KINDS[target] < KINDS[source] and one.detail not in ("r", ""):
+        raise unknown(f"VCONV.{source}2{target}{one.detail}")
+    return values.astype(dtype)
+
+
+_SPECIAL: dict[str, Callable[[Unit, Vector], None]] = {
+    **dict.fromkeys(("VCADD", "VCMAX", "VCMIN", "VCGADD", "VCGMAX", "VCGMIN", "VCPADD"), Unit._fold),
+    "VCMPV": Unit._compare,
+    "VCMPVS": Unit._compare,
+    "VSEL": Unit._select,
+    "VBRCB": Unit._broadcast,
+}
