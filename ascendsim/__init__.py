@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ascendsim.core.version import __version__
 
 if TYPE_CHECKING:
-    from ascendsim import asc, llm, torch
+    from ascendsim import asc, llm, torch, triton
     from ascendsim.accuracy import Accuracy, accuracy
     from ascendsim.advise import Advice, advise
     from ascendsim.api.ablation import Ablation, ablate
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from ascendsim.sweep import Sensitivity, Sweep, search, sensitivity, sweep
     from ascendsim.training.reverse import gradient
     from ascendsim.training.step import TrainingStep
+    from ascendsim.triton.launch import run_triton
 
 
 _HOMES = {
@@ -99,6 +100,7 @@ _HOMES = {
     "run": "ascendsim.api.running",
     "run_kernel": "ascendsim.api.kernels",
     "KernelResult": "ascendsim.api.kernels",
+    "run_triton": "ascendsim.triton.launch",
     "chips": "ascendsim.soc.listing",
     "save": "ascendsim.api.saving",
     "load_compiled": "ascendsim.api.saving",
@@ -123,7 +125,7 @@ _HOMES = {
     "SocError": "ascendsim.core.errors",
     "UnsupportedOperatorError": "ascendsim.core.errors",
 }
-_ROOMS = ("asc", "llm", "torch")  # packages that are reached as asim.<name>
+_ROOMS = ("asc", "llm", "torch", "triton")  # packages that are reached as asim.<name>
 
 __all__ = [
     "Ablation",
@@ -178,6 +180,7 @@ __all__ = [
     "random_inputs",
     "run",
     "run_kernel",
+    "run_triton",
     "save",
     "save_log",
     "search",
@@ -187,6 +190,7 @@ __all__ = [
     "thresholds",
     "torch",
     "training_step",
+    "triton",
 ]
 
 

@@ -1,14 +1,14 @@
-"""`ascendsim kernel run|check|list`: kernels of one's own, from files that hold cases of them."""
+"""`ascendsim kernel run|check|list|setup-triton`: kernels of one's own, from files with cases of them."""
 
 from __future__ import annotations
 
 import argparse
 
-from ascendsim.cli import kernel_check, kernel_list, kernel_run
+from ascendsim.cli import kernel_check, kernel_list, kernel_run, kernel_setup_triton
 
 NAME = "kernel"
 HELP = "run kernels of your own: values, time, what is wrong with them"
-ACTIONS = {"run": kernel_run, "check": kernel_check, "list": kernel_list}
+ACTIONS = {"run": kernel_run, "check": kernel_check, "list": kernel_list, "setup-triton": kernel_setup_triton}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ascendsim.core.errors import InputError, KernelError
 
 KNOWN = (
-    "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
-    "uint64", "bool",
+    "float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64",
+    "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 MOST_BYTES = 8 << 30
@@ -116,7 +116,7 @@ def _writeable(value: Any) -> bool:
 def _type_name(value: Any) -> str:
     """The name of a type in `triton.language`."""
     names = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "int1": "int1"}
-    return names.get(value.name, value.name)
+    return str(names.get(value.name, value.name))
 
 
 def _memory(what: str, value: Any) -> tuple[str, NDArray[Any]] | None:
@@ -141,4 +141,4 @@ def _memory(what: str, value: Any) -> tuple[str, NDArray[Any]] | None:
     if not length:
         return name, np.zeros(0, _WORDS[itemsize])
     held = (ctypes.c_uint8 * length).from_address(start)
-    return name, np.frombuffer(held, np.uint8).view(_WORDS[itemsize])
+    return name, np.frombuffer(memoryview(held), np.uint8).view(_WORDS[itemsize])

@@ -1,4 +1,4 @@
-"""From the source of a Triton kernel to the module that the vendor's compiler makes of it, kept in a cache."""
+"""From the source of a Triton kernel to the module that the vendor's compiler makes of it, and its cache."""
 
 from __future__ import annotations
 

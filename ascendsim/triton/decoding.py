@@ -1,8 +1,8 @@
 """Instructions of a recorded stream taken apart: operands, strides and repeats out of their packed words.
 
-Fields are those of CCE's registers for dav-c220: strides of vector instructions count blocks of 32 bytes within
-a repeat and from repeat to repeat, repeats stand in bits 56 to 63, and are ignored in count mode (bit 56 of the
-control register), where the mask register holds the number of elements.
+Fields are those of CCE's registers for dav-c220: strides of vector instructions count blocks of 32 bytes
+within a repeat and from repeat to repeat, repeats stand in bits 56 to 63, and are ignored in count mode (bit
+56 of the control register), where the mask register holds the number of elements.
 """
 
 from __future__ import annotations
@@ -101,6 +101,19 @@ class Registers:
     def counting(self) -> bool:
         return bool(self.control >> COUNT_MODE & 1)
 
+    @property
+    def atomic(self) -> tuple[str, str]:
+        """Element type and operation ("add", "max", "min") by which stores go to global memory; ("", "") if
+        they replace what is there. (Seen in the library's stores of each type: bits 6 to 8, and 9 and 10.)
+        """
+        kind = _ATOMIC_KINDS.get(self.control >> 6 & 7)
+        if kind is None:
+            return "", ""
+        operation = self.control >> 9 & 3
+        if operation > 2:
+            raise KernelError("atomic operation of the compiled kernel", "cannot be run yet", operation)
+        return kind, ("add", "max", "min")[operation]
+
     def take(self, name: str, words: tuple[int, ...]) -> bool:
         """Follows an instruction that sets a register; False if it is none."""
         if name == "MOVEMASK":
@@ -110,7 +123,7 @@ class Registers:
         elif name in _SETS:
             setattr(self, _SETS[name], words[0])
         else:
-            return name in QUIET
+            return name in QUIET or name.startswith("sync_block_")
         return True
 
     def elements(self, repeats: int, kind: str) -> int:
@@ -122,6 +135,7 @@ class Registers:
         return repeats * (whole & ((1 << lanes) - 1)).bit_count()
 
 
+_ATOMIC_KINDS = {1: "f32", 2: "f16", 3: "s16", 4: "s32", 5: "s8", 6: "bf16"}
 _SETS = {
     "SET.CTRL": "control",
     "SET.MOV.PAD.VAL": "pad",
@@ -134,7 +148,7 @@ _SETS = {
 QUIET = {
     "BARRIER", "SET.FLAG.IMM", "WAIT.FLAG.IMM", "SET.FLAG.REG", "WAIT.FLAG.REG", "GET.MAX.MIN.CNT",
     "GET.BLOCK.IDX", "loop", "branch", "s.alu", "s.ld", "s.st", "S.LOAD", "S.STORE", "DCCI",
-    "set_ffts_base_addr", "SET.PADDING", "sync_block_set", "sync_block_wait",
+    "set_ffts_base_addr", "SET.PADDING",
 }  # fmt: skip
 
 
@@ -204,8 +218,8 @@ def _conversion(name: str, words: tuple[int, ...]) -> Vector | None:
 def _comparison(op: str, relation: str, kind: str, words: tuple[int, ...]) -> Vector:
     word = words[3]
     if op == "VCMPV":
-        dst, srcs = _three(words, kind, word)
-        return Vector(op, kind, dst, srcs, _top(word), detail=relation)
+        target, sources = _three(words, kind, word)
+        return Vector(op, kind, target, sources, _top(word), detail=relation)
     dst, src = _two(words[0], words[1], word, kind, kind)
     return Vector(op, kind, dst, (src,), _top(word), scalar=words[2], detail=relation)
 
@@ -250,10 +264,10 @@ def copy(name: str, words: tuple[int, ...]) -> Copy | None:
             return Copy(dst, src, bursts, length, *steps, left, right, itemsize)
         return Copy(dst, src, bursts, length, length + high, -(-length // BLOCK) * BLOCK + low * BLOCK)
     if name in ("MOV.UB.TO.UB.v220", "MOV.OUT.TO.L1.v220", "MOV.L1.TO.OUT.V220.CUBE"):
-        dst, src, word = words[:3]
+        word = words[2]
         length = (word >> 16 & 0xFFFF) * BLOCK
-        gaps = [(word >> shift & 0xFFFF) * BLOCK for shift in (48, 32)]
-        return Copy(dst, src, word >> 4 & 0xFFF, length, length + gaps[0], length + gaps[1])
+        target, source = ((word >> shift & 0xFFFF) * BLOCK for shift in (48, 32))
+        return Copy(words[0], words[1], word >> 4 & 0xFFF, length, length + target, length + source)
     return None
 
 

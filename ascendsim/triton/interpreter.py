@@ -1,5 +1,5 @@
-"""Runs a function of a compiled module: scalars, control flow and addresses here, operations of the library in
-the library, whose instructions go to a core.
+"""Runs a function of a compiled module: scalars, control flow and addresses here, operations of the library
+in the library, whose instructions go to a core.
 """
 
 from __future__ import annotations

@@ -46,10 +46,10 @@ SECONDS = 3600
 
 
 class TritonResult(KernelResult):
-    """One launch of a Triton kernel; as a `KernelResult`, for instructions as the vendor's compiler made them."""
+    """One launch of a Triton kernel, of instructions as the vendor's compiler made them."""
 
     @property
-    def advice(self) -> tuple[Finding, ...]:  # type: ignore[override]
+    def advice(self) -> tuple[Finding, ...]:
         """Nothing yet: the lines of the kernel are not known in the compiled instructions."""
         return ()
 
@@ -256,14 +256,8 @@ def _timed(name: str, chip: SocSpec, recorded: Recorded, arguments: Arguments) -
             for (region, written), length in moved.items()
         ]
     )
-    kind = (
-        TaskKind.MIX_AIC
-        if size > 1
-        else TaskKind.AI_CORE
-        if recorded.roles[0][0] == "AIC"
-        else TaskKind.AI_VECTOR_CORE
-    )
-    task = Task(0, name, kind, groups=tuple(groups), accesses=accesses)
+    only = TaskKind.AI_CORE if recorded.roles[0][0] == "AIC" else TaskKind.AI_VECTOR_CORE
+    task = Task(0, name, TaskKind.MIX_AIC if size > 1 else only, groups=tuple(groups), accesses=accesses)
     program = Program((task,), MemoryPlan.in_a_row(sizes, "input"), info=ProgramInfo(chip.name, name))
     timed = Timed(program, [], [], [], chip, lambda other: run_machine(other, chip).cycles)
     instructions = sum(len(codes) for codes, _, _ in recorded.streams)

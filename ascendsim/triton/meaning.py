@@ -28,7 +28,7 @@ DTYPES: dict[str, Any] = {
     "s16": np.int16, "u16": np.uint16, "b16": np.uint16, "b32": np.uint32, "b8": np.uint8,
     "s64": np.int64, "s8": np.int8, "u8": np.uint8,
 }  # fmt: skip
-UB = 6
+GM, UB = 1, 6
 _PLACE = (1 << 44) - 1
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -81,6 +81,7 @@ class Unit:
         return self._bytes[address >> 44], address & _PLACE
 
     def _copy(self, one: Copy) -> None:
+        kind, operation = self.registers.atomic if one.dst >> 44 == GM else ("", "")
         (target, dst), (source, src) = self._at(one.dst), self._at(one.src)
         pad = np.array([self.registers.pad], np.uint64).view(np.uint8)[: one.itemsize]
         left, right = one.left * one.itemsize, one.right * one.itemsize
@@ -88,7 +89,12 @@ class Unit:
             at, start = dst + burst * one.dst_step, src + burst * one.src_step
             if left:
                 target[at : at + left] = np.tile(pad, one.left)
-            target[at + left : at + left + one.length] = source[start : start + one.length]
+            arrived = source[start : start + one.length]
+            if operation:
+                there = target[at : at + one.length].view(DTYPES[kind])
+                there[:] = _TWO[f"V{operation.upper()}"](there, arrived.view(DTYPES[kind]))
+            else:
+                target[at + left : at + left + one.length] = arrived
             if right:
                 at += left + one.length
                 target[at : at + right] = np.tile(pad, one.right)
@@ -112,7 +118,7 @@ class Unit:
         size = side.itemsize
         block = BLOCK // size
         start = ((side.address & _PLACE) + repeat * side.repeat * BLOCK) // size
-        return start + (lanes // block) * (side.block * block) + lanes % block  # type: ignore[no-any-return]
+        return start + (lanes // block) * (side.block * block) + lanes % block
 
     def _vector(self, one: Vector) -> None:
         special = _SPECIAL.get(one.op)
@@ -324,16 +330,16 @@ def _converted(one: Vector, values: NDArray[Any]) -> NDArray[Any]:
     dtype = DTYPES[target]
     to_integer = target[0] in "su"
     if source[0] in "su":
-        return values.astype(dtype)
+        return np.asarray(values.astype(dtype))
     if to_integer:
         limits = np.iinfo(dtype)
         whole = np.nan_to_num(_ROUNDED[one.detail](values.astype(np.float64)))
-        return np.clip(whole, limits.min, limits.max).astype(dtype)
+        return np.asarray(np.clip(whole, limits.min, limits.max).astype(dtype))
     if source == target:
-        return _ROUNDED[one.detail](values)  # type: ignore[no-any-return]
+        return np.asarray(_ROUNDED[one.detail](values))
     if KINDS[target] < KINDS[source] and one.detail not in ("r", ""):
         raise unknown(f"VCONV.{source}2{target}{one.detail}")
-    return values.astype(dtype)
+    return np.asarray(values.astype(dtype))
 
 
 _SPECIAL: dict[str, Callable[[Unit, Vector], None]] = {

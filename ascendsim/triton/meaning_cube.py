@@ -137,6 +137,8 @@ def _out(kind: str, words: tuple[int, ...], memory: Memory, registers: Registers
     if kind not in _OUT:
         raise unknown(f"FIX.L0C.TO.OUT.{kind}")
     source_type, dtype = _OUT[kind]
+    if registers.atomic[1]:
+        raise unknown(f"FIX.L0C.TO.OUT.{kind}, atomic")
     dst, src, first, second = words
     columns, rows, step = first >> 4 & 0xFFF, first >> 16 & 0xFFFF, first >> 32
     height, relu, plain = second & 0xFFFF, second >> 39 & 7, second >> 43 & 1

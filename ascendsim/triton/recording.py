@@ -1,5 +1,5 @@
-"""Runs a compiled kernel on the host, block by block, and writes down every instruction: the process of its own
-in which the vendor's library runs.
+"""Runs a compiled kernel on the host, block by block, and writes down every instruction: the process of its
+own in which the vendor's library runs.
 
     python -m ascendsim.triton.recording JOB.json
 
@@ -152,7 +152,8 @@ class RecordingCore:
             raise KernelError(f"scalar of {kind}", "in memory cannot be read yet")
         dtype = np.dtype(DTYPES[_ELEMENTS[kind]])
         space, place = address >> 44, address & ((1 << 44) - 1)
-        return self._memories.bytes[space][place : place + dtype.itemsize].view(dtype)
+        found: NDArray[Any] = self._memories.bytes[space][place : place + dtype.itemsize].view(dtype)
+        return found
 
     def element(self, address: int, kind: str) -> Any:
         value = self._element(address, kind)[0]
@@ -278,7 +279,7 @@ class Recording:
         raise KernelError("library of operations", str(problem or f"for {kind} is missing"), remedy=SETUP)
 
     def _arguments(self, function: Function) -> dict[str, Any]:
-        """Arguments of the module by name: workspaces, arrays and scalars, grid, and number of the program."""
+        """Arguments of the module by name: workspaces, arrays, scalars, the grid."""
         scalars = [*self._job["scalars"], *self._job["grid"], 0, 0, 0]
         arrays = iter([(self._starts[at], self._arrays[at]) for at in self._job["memrefs"]])
         values: dict[str, Any] = {}

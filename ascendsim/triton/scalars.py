@@ -49,7 +49,7 @@ def bits_of(value: Number, kind: str) -> int:
     """A scalar as the word that a call hands over."""
     if kind in FLOATS:
         with np.errstate(all="ignore"):
-            made = np.array(value, FLOATS[kind])
+            made: Any = np.array(value, FLOATS[kind])
         return int(made.view(_UNSIGNED_OF[made.itemsize]))
     return int(value) & ((1 << 64) - 1)
 

@@ -1,4 +1,4 @@
-"""A recorded stream as a block of the machine: every instruction in its pipe, with what it reads and writes."""
+"""A recorded stream as a block of the machine: every instruction in its pipe, with its operands."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ _DTYPES = {
     "u16": "uint16", "b16": "uint16", "b32": "uint32", "s64": "int64", "s8": "int8", "u8": "uint8",
 }  # fmt: skip
 _PRODUCTS = {
-    "f162f32": ("float16", 2), "bf162f32": ("bfloat16", 2), "f322f32": ("float32", 4), "s8": ("int8", 1),
+    "f162f32": ("float16", 2), "bf162f32": ("bfloat16", 2),
+    "f322f32": ("float32", 4), "s8": ("int8", 1),
 }  # fmt: skip
-# Cycles of the scalar unit: an address computation, setting a register, a jump. The vendor's tools say nothing
-# of them; one cycle an instruction is what an in-order unit takes.
+# Cycles of the scalar unit for an address computation or a register, and for a jump: assumed, as no public
+# source has them; an in-order unit takes one an instruction.
 SCALAR_CYCLES = 1
 JUMP_CYCLES = 2
 _CROSS = re.compile(r"sync_block_(set|wait)\.(\w+)\.\w+$")
@@ -149,7 +150,9 @@ class Streams:
         self._body.append(SetFlag(source, name) if sets else WaitFlag(target, name))
 
     def _scalar(self, name: str, words: tuple[int, ...]) -> None:
-        cycles, srcs, dsts = SCALAR_CYCLES, (), ()
+        cycles = SCALAR_CYCLES
+        srcs: tuple[Operand, ...] = ()
+        dsts: tuple[Operand, ...] = ()
         if name in ("loop", "branch"):
             cycles = JUMP_CYCLES
         elif name in ("s.ld", "S.LOAD", "s.st", "S.STORE"):
@@ -171,7 +174,7 @@ class Streams:
         elements = self._registers.mask[0] if counted else one.repeats * lanes
         dtype = _DTYPES[one.kind]
         turns = conflicts(
-            [_blocks(side) for side in one.srcs], _blocks(one.dst), self._soc.vector.bank_groups
+            [_blocks(side) for side in one.srcs], _blocks(one.dst), self._soc.vector.bank_groups or 1
         )
         self._body.append(
             VectorInstruction(
@@ -196,8 +199,20 @@ class Streams:
         outside = one.src if src.buffer is Buffer.GM else one.dst
         step = one.src_step if src.buffer is Buffer.GM else one.dst_step
         aligned = outside % _TRANSACTION == 0 and (one.bursts == 1 or step % _TRANSACTION == 0)
-        strides = {} if one.bursts == 1 else {"src_stride": one.src_step, "dst_stride": one.dst_step}
-        self._body.append(Move(pipe, dst, src, one.bursts, one.length, aligned=aligned, **strides))
+        steps = (0, 0) if one.bursts == 1 else (one.src_step, one.dst_step)
+        self._body.append(
+            Move(
+                pipe,
+                dst,
+                src,
+                one.bursts,
+                one.length,
+                aligned=aligned,
+                atomic=self._registers.atomic[1] if dst.buffer is Buffer.GM else "",
+                src_stride=steps[0],
+                dst_stride=steps[1],
+            )
+        )
         self._account(dst, src, one.bursts * one.length)
 
     def _account(self, dst: Operand, src: Operand, length: int) -> None:

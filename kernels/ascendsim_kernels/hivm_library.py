@@ -15,7 +15,6 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
-from numpy.typing import NDArray
 
 from ascendsim_kernels.hivm_text import LibraryError, hosted, load, read, save
 
@@ -60,7 +59,7 @@ class Memories:
             self._place(space, 0, self._FIXED_NEW)
         self.core = 0
         self.bytes = {
-            space: np.frombuffer((ctypes.c_uint8 * size).from_address(start_of(space)), np.uint8)
+            space: np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(start_of(space))), np.uint8)
             for space, size in self._sizes.items()
         }
 
@@ -83,10 +82,6 @@ class Memories:
             for space in SIZES:
                 self._place(space, core, self._FIXED)
             self.core = core
-
-    def view(self, space: int, dtype: np.dtype[np.generic] | type) -> NDArray[np.generic]:
-        """A memory as an array of some type."""
-        return self.bytes[space].view(dtype)
 
 
 def printed(bitcode: Path, text: Path) -> None:

@@ -1,5 +1,5 @@
-"""The operation library of the HIVM compiler as LLVM text: which functions a set of entry points needs, and what
-has to change in them so that they run on the host.
+"""The operation library of the HIVM compiler as LLVM text: which functions a set of entry points needs, and
+what has to change in them so that they run on the host.
 
 The library comes as bitcode for the cores. Its functions compute addresses and parameters and issue
 instructions by intrinsics `llvm.hivm.*`. On the host these become calls of a hook that is told the number and
