@@ -104,7 +104,7 @@ class Registers:
     @property
     def atomic(self) -> tuple[str, str]:
         """Element type and operation ("add", "max", "min") by which stores go to global memory; ("", "") if
-        they replace what is there. (Seen in the library's stores of each type: bits 6 to 8, and 9 and 10.)
+        they replace what is there. Bits 6 to 8, and 9 and 10, as the library's stores of each type set them.
         """
         kind = _ATOMIC_KINDS.get(self.control >> 6 & 7)
         if kind is None:
