@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ascendsim.triton.launch import run_triton
-    from ascendsim.triton.simulated import provide, simulated
+    from ascendsim.triton.scripts import provide, simulated
 
 __all__ = ["provide", "run_triton", "simulated"]
 
-_HOMES = {"provide": "simulated", "simulated": "simulated", "run_triton": "launch"}
+_HOMES = {"provide": "scripts", "simulated": "scripts", "run_triton": "launch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -54,6 +54,13 @@ ALLOWED = {
     "compiler/tiling_store.py: open, mkdir, rmtree": "a cache: its lines are added one by one",
     "ascendsim_kernels/jit.py: mkdir, TemporaryFile": "asks whether numba can write its cache",
     "advise/alternatives.py: TemporaryDirectory": "a folder of its own for a file that a compilation reads",
+    "triton/compiling.py: write_text, chmod, mkdir, TemporaryDirectory, write_bytes, rmtree": "a cache",
+    "triton/front.py: write_bytes, write_text": "a folder between two processes",
+    "triton/launch.py: mkdir, write_text, TemporaryDirectory, save": "a folder between two processes",
+    "triton/recording.py: write_text, savez, save": "a folder between two processes",
+    "triton/setup.py: write_text, mkdir, ZipFile, TemporaryDirectory, open, chmod": "fills the folder of a command",
+    "ascendsim_kernels/hivm_library.py: mkdir, write_bytes, replace": "a cache: machine code with its sum",
+    "ascendsim_kernels/hivm_text.py: replace, write_text, open": "into the folder of the vendor's compilers",
     "cli/main.py: open": "/dev/null, where standard output is closed",
 }
 
