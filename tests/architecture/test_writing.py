@@ -58,7 +58,7 @@ ALLOWED = {
     "triton/front.py: write_bytes, write_text": "a folder between two processes",
     "triton/launch.py: mkdir, write_text, TemporaryDirectory, save": "a folder between two processes",
     "triton/recording.py: write_text, savez, save": "a folder between two processes",
-    "triton/setup.py: write_text, mkdir, ZipFile, TemporaryDirectory, open, chmod": "fills the folder of a command",
+    "triton/setup.py: write_text, mkdir, ZipFile, TemporaryDirectory, open, chmod": "a command's folder",
     "ascendsim_kernels/hivm_library.py: mkdir, write_bytes, replace": "a cache: machine code with its sum",
     "ascendsim_kernels/hivm_text.py: replace, write_text, open": "into the folder of the vendor's compilers",
     "cli/main.py: open": "/dev/null, where standard output is closed",
