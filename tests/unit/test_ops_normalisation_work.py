@@ -16,7 +16,9 @@ from ascendsim.core.formats import Format
 from ascendsim.graph.ir import Graph
 from ascendsim.ops import default_opset
 from ascendsim.ops.normalise.normalisation_work import channel_split, maps_of, rows_apart, summing_type
+from ascendsim.opset import InferContext
 from ascendsim.opset.work import AiCpuWork, LowerContext, NoTask, VectorWork
+from ascendsim.passes.graph_kernel.expanders import expand
 from tests.support.single_node import C220, make_node
 
 HALF, FULL = np.float16, np.float32
@@ -264,3 +266,17 @@ def test_twice_the_images_are_twice_the_bytes_and_doubles_run_on_the_ai_cpu(
     assert isinstance(double, AiCpuWork)
     assert (double.elements, double.operations) == (240, 8)
     assert isinstance(work(0), NoTask)
+
+
+@pytest.mark.parametrize("port", [None, 0, 1, 2])
+def test_layer_normalisation_is_written_out_unless_its_mean_or_deviation_is_read(port: int | None) -> None:
+    """The formula that takes its place makes neither."""
+    graph = Graph()
+    inputs = [graph.add_input(name, DType.FLOAT32, shape) for name, shape in (("x", (4, 8)), ("s", (8,)))]
+    node = graph.add_node("LayerNormalization", inputs, ["y", "mean", "deviation"])
+    opset = default_opset()
+    opset.get(node).infer(InferContext(node))
+    if port is not None:
+        reader = graph.add_node("Relu", [node.outputs[port]], ["z"])
+        opset.get(reader).infer(InferContext(reader))
+    assert (expand(graph, node, opset) is not None) == (port in (None, 0))
