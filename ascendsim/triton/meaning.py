@@ -106,8 +106,8 @@ class Unit:
         lanes = REPEAT_BYTES // KINDS[one.kind]
         if self.registers.counting:
             count = self.registers.mask[0]
-            if one.op == "VCOPY":  # the count holds for each repeat
-                return [np.arange(min(lanes, count))] * one.repeats
+            if one.op == "VCOPY":  # the count holds for each repeat: rows that may be longer than 256 bytes
+                return [np.arange(count)] * one.repeats
             return [np.arange(min(lanes, count - start)) for start in range(0, count, lanes)]
         bits = self.registers.mask[0] | self.registers.mask[1] << 64
         which = np.array([lane for lane in range(lanes) if bits >> lane & 1], np.int64)

@@ -238,6 +238,17 @@ def same(operation: Operation) -> Step:
     return lambda values: values[source]
 
 
+def bitcast(operation: Operation) -> Step:
+    """The same bytes as elements of another type of the same size."""
+    source, kind = operation.text.split()[0], memref_type(operation.text.rpartition("->")[2])
+
+    def step(values: Values) -> Memref:
+        given: Memref = values[source]
+        return Memref(given.base, given.offset, given.sizes, given.strides, kind.element)
+
+    return step
+
+
 def dim(operation: Operation) -> Step:
     """A size."""
     source, at = split(operation.text.partition(" : ")[0])
@@ -254,4 +265,5 @@ SHAPES: Mapping[str, Callable[[Operation], Step]] = {
     "memref.cast": same,
     "memref.memory_space_cast": same,
     "memref.dim": dim,
+    "hivm.hir.bitcast": bitcast,
 }

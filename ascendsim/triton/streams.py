@@ -170,8 +170,11 @@ class Streams:
             op = f"{op}_{one.detail.lower()}"
         width = KINDS[one.kind]
         lanes = REPEAT_BYTES // max(width, 2)
-        counted = self._registers.counting and one.op != "VCOPY"
-        elements = self._registers.mask[0] if counted else one.repeats * lanes
+        elements = one.repeats * lanes
+        if self._registers.counting:
+            elements = self._registers.mask[0]
+            if one.op == "VCOPY":  # for each repeat
+                elements = one.repeats * -(-elements // lanes) * lanes
         dtype = _DTYPES[one.kind]
         turns = conflicts(
             [_blocks(side) for side in one.srcs], _blocks(one.dst), self._soc.vector.bank_groups or 1

@@ -89,6 +89,26 @@ def test_in_count_mode_the_mask_is_a_number(memory):
     assert floats[1024:1324].tolist() == [3.0] * 201 + [0.0] * 99
 
 
+@pytest.mark.parametrize("count", [40, 128])
+def test_a_row_is_copied_to_many(memory, count):
+    """In count mode a copy takes as many elements for each of its repeats, more than 256 bytes too."""
+    words = memory.view(6, np.uint32)
+    words[:128] = np.arange(1, 129)
+    unit = Unit(memory)
+    rows = [
+        ("SET.CTRL", (1 << 56,)),
+        ("MOVEMASK", (0, count)),
+        ("VCOPY.u32", (UB + 4096, UB, packed((1, 0), (1, 16), (16, 32), (5, 56)))),
+    ]
+    for name, given in rows:
+        unit.execute(name, given)
+    found = words[1024 : 1024 + 5 * 128].reshape(5, 128)
+    assert (found[:, :count] == words[:count]).all()
+    assert not found[:, count:].any()
+    *_, copied = Streams(load("Ascend910B1"), []).block(rows, CoreKind.VECTOR).body
+    assert copied.elements == 5 * -(-count // 64) * 64
+
+
 def test_sums_and_extremes_of_repeats(memory):
     floats = memory.view(6, np.float32)
     values = np.random.default_rng(3).integers(-9, 9, 128).astype(np.float32)
