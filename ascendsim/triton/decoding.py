@@ -83,7 +83,12 @@ class Vector:
 
 @dataclass
 class Registers:
-    """What instructions set for later ones."""
+    """What instructions set for later ones.
+
+    Attributes:
+        extreme: What GET.MAX.MIN.CNT reads: bits of the last largest or smallest value, and from bit 32 on the
+            number of its lane over all repeats.
+    """
 
     mask: list[int]
     control: int = 0
@@ -92,6 +97,7 @@ class Registers:
     image: int = 0
     image_b: int = 0
     nd: int = 1
+    extreme: int = 0
 
     @classmethod
     def fresh(cls) -> Registers:

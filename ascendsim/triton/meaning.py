@@ -159,6 +159,8 @@ class Unit:
         view = self._views[one.kind]
         per_block = BLOCK // source.itemsize
         start = (one.dst.address & _PLACE) // source.itemsize
+        if one.op in ("VCMAX", "VCMIN"):
+            self._find(one)
         for at, lanes in enumerate(self._lanes(one)):
             values = view[self._index(source, at, lanes)]
             if one.op in ("VCADD", "VCMAX", "VCMIN"):
@@ -172,6 +174,18 @@ class Unit:
             for place, group in enumerate(groups):
                 if len(group):
                     view[start + at * step + place] = _folded(one.op, group)
+
+    def _find(self, one: Vector) -> None:
+        """The extreme of all repeats and the number of its lane, for GET.MAX.MIN.CNT."""
+        (source,) = one.srcs
+        lanes = self._lanes(one)
+        view, per_repeat = self._views[one.kind], REPEAT_BYTES // source.itemsize
+        values = np.concatenate([view[self._index(source, at, these)] for at, these in enumerate(lanes)])
+        numbers = np.concatenate([at * per_repeat + these for at, these in enumerate(lanes)])
+        if len(values):
+            found = int(np.argmax(values) if one.op == "VCMAX" else np.argmin(values))
+            bits = int(values[found : found + 1].view(_UNSIGNED[source.itemsize])[0])
+            self.registers.extreme = bits | int(numbers[found]) << 32
 
     def _whole(self, one: Vector, place: int, values: NDArray[Any], lanes: NDArray[np.int64]) -> None:
         if not len(values):

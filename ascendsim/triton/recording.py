@@ -120,6 +120,8 @@ class RecordingCore:
         self.stream.add(name, words)
         if self.unit is not None:
             self.unit.execute(name, words)
+            if name == "GET.MAX.MIN.CNT":
+                return self.unit.registers.extreme
         return self.block if name == "GET.BLOCK.IDX" else 0
 
     def call(self, name: str, words: Sequence[int]) -> None:

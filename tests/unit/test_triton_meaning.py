@@ -89,6 +89,18 @@ def test_in_count_mode_the_mask_is_a_number(memory):
     assert floats[1024:1324].tolist() == [3.0] * 201 + [0.0] * 99
 
 
+@pytest.mark.parametrize(("op", "function"), [("VCMAX", np.argmax), ("VCMIN", np.argmin)])
+def test_the_register_of_extremes_knows_value_and_lane(memory, op, function):
+    values = np.random.default_rng(6).standard_normal(100).astype(np.float32)
+    memory.view(6, np.float32)[:100] = values
+    unit = Unit(memory)
+    unit.execute("SET.CTRL", (1 << 56,))
+    unit.execute("MOVEMASK", (0, 100))
+    unit.execute(f"{op}.f32.order.v220", (UB + 4096, UB, packed((1, 0), (1, 16), (8, 32), (1, 56)), 0))
+    place = int(function(values))
+    assert unit.registers.extreme == int(values[place : place + 1].view(np.uint32)[0]) | place << 32
+
+
 @pytest.mark.parametrize("count", [40, 128])
 def test_a_row_is_copied_to_many(memory, count):
     """In count mode a copy takes as many elements for each of its repeats, more than 256 bytes too."""
