@@ -86,8 +86,8 @@ class Registers:
     """What instructions set for later ones.
 
     Attributes:
-        extreme: What GET.MAX.MIN.CNT reads: bits of the last largest or smallest value, and from bit 32 on the
-            number of its lane over all repeats.
+        extreme: What GET.MAX.MIN.CNT reads: bits of the last largest or smallest value, and from bit 32 on
+            the number of its lane over all repeats.
     """
 
     mask: list[int]

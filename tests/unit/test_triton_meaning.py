@@ -112,8 +112,8 @@ def test_a_row_is_copied_to_many(memory, count):
         ("MOVEMASK", (0, count)),
         ("VCOPY.u32", (UB + 4096, UB, packed((1, 0), (1, 16), (16, 32), (5, 56)))),
     ]
-    for name, given in rows:
-        unit.execute(name, given)
+    for one in rows:
+        unit.execute(*one)
     found = words[1024 : 1024 + 5 * 128].reshape(5, 128)
     assert (found[:, :count] == words[:count]).all()
     assert not found[:, count:].any()
