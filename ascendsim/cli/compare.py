@@ -106,7 +106,7 @@ def _compare(args: argparse.Namespace) -> None:
     with values_told():
         results = dict(_results(args, variants))
     comparison = compare(results)
-    _print(comparison)
+    print_comparison(comparison)
     if args.output is not None:
         for path in comparison.save(Path(args.output)):
             print(f"wrote {path}")
@@ -175,7 +175,7 @@ def _compare_gears(args: argparse.Namespace) -> None:
     hosted = any(figure.name.startswith("host ") for figure in comparison.figures)
     more = ", and with open shapes that the host schedules" if hosted else " (this chip runs no open shapes)"
     print(f"each gear in the model with gears, as a static model of its own{more}")
-    _print(comparison)
+    print_comparison(comparison)
     if args.output is not None:
         for path in comparison.save(Path(args.output)):
             print(f"wrote {path}")
@@ -223,7 +223,7 @@ def _build_up(args: argparse.Namespace) -> None:
         print(f"wrote {found.plot().save(target / 'build_up.png')}")
 
 
-def _print(comparison: Comparison) -> None:
+def print_comparison(comparison: Comparison) -> None:
     """Prints the table, one column a variant as long as that is narrow; then why differences of values are
     missing, if they are.
     """

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from ascendsim.cli.compare import print_comparison
 from ascendsim.cli.model_options import (
     add_chip_options,
     add_model_options,
@@ -19,9 +22,15 @@ from ascendsim.cli.model_options import (
 )
 from ascendsim.cli.own import own_operators
 from ascendsim.cli.run import print_formatted, print_result
-from ascendsim.core.errors import InputError
+from ascendsim.cli.variants import LEVELS, parts
+from ascendsim.core.errors import InputError, suggest
 from ascendsim.soc.collectives import BUCKET_BYTES
 
+if TYPE_CHECKING:
+    from ascendsim.training.step import TrainingStep
+
+# what MindSpore does without graph-kernel fusion: UB fusion within the limits of its own passes
+MINDSPORE = "mindspore"
 NAME = "train"
 HELP = "run a training step of a model: forward, backward and update of the weights"
 
@@ -50,6 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     text = "bytes of gradients that are reduced together, at most (default: 26214400)"
     parser.add_argument("--bucket_bytes", type=positive, default=BUCKET_BYTES, metavar="N", help=text)
     add_chip_options(parser)
+    levels = parser.add_argument_group("fusion levels", conflict_handler="resolve")
+    text = (
+        f"one of {', '.join(LEVELS)}, or {MINDSPORE} (UB fusion as MindSpore has it without graph-kernel "
+        "fusion); several, with commas, are compared in one table (default: all)"
+    )
+    levels.add_argument("--fusion", default="all", metavar="LEVEL,LEVEL", help=text)
     parser.set_defaults(precision_mode="allow_mix_precision")  # weights and updates in float32
     parser.add_argument("--output", metavar="DIR", help="folder for tables (.csv), timeline.png, trace.json")
     text = "operators in the printed table (default: 10)"
@@ -65,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     check_folder(args.output)
+    levels = _levels(args.fusion)
     if args.server is not None and args.devices == 1:
         raise InputError("option server", "is for several devices", remedy="say how many: --devices 8")
     if args.devices > 1:  # before the model is loaded and compiled
@@ -81,7 +97,11 @@ def run(args: argparse.Namespace) -> int:
         operators=own_operators(args),
         combined=args.combined,
     )
-    model = compile(step.graph, **chip_settings(args))
+    if len(levels) > 1:
+        _compare(args, step, levels)
+        print(f"took {time.perf_counter() - started:.1f} s")
+        return 0
+    model = compile(step.graph, **_settings(args, levels[0]))
     print_warnings(warnings_of(model))
     with progress("running") as show:
         result = simulate(
@@ -91,9 +111,7 @@ def run(args: argparse.Namespace) -> int:
             server=args.server,
             bucket_bytes=args.bucket_bytes,
         )
-    weights = sum(step.graph.tensors[name].elements for name in step.parameters)
-    count = len(step.places or step.parameters)
-    print(f"training step: {count} weights of {weights:,} numbers, {len(step.graph)} nodes")
+    _print_step(step)
     print_result(result, args.top)
     print_formatted(result.training_shares())
     if args.devices > 1:
@@ -103,6 +121,68 @@ def run(args: argparse.Namespace) -> int:
             print(f"wrote {path}")
     print(f"took {time.perf_counter() - started:.1f} s")
     return 0
+
+
+def _compare(args: argparse.Namespace, step: TrainingStep, levels: tuple[str, ...]) -> None:
+    """One table of the step under several fusion levels."""
+    from ascendsim.api.comparing import compare
+    from ascendsim.api.compiling import compile
+    from ascendsim.api.running import simulate
+
+    results = {}
+    shown: set[str] = set()
+    for level in levels:
+        model = compile(step.graph, **_settings(args, level))
+        print_warnings(text for text in warnings_of(model) if text not in shown)
+        shown.update(warnings_of(model))
+        with progress(level) as show:
+            results[level] = simulate(
+                model,
+                progress=show,
+                devices=args.devices,
+                server=args.server,
+                bucket_bytes=args.bucket_bytes,
+            )
+    _print_step(step)
+    comparison = compare(results)
+    print_comparison(comparison)
+    last = results[levels[-1]].duration_us
+    for level in levels[:-1]:
+        took = results[level].duration_us
+        print(f"{levels[-1]} against {level}: {(last / took - 1) * 100:+.1f} % of the time")
+    if args.output is not None:
+        for path in comparison.save(Path(args.output)):
+            print(f"wrote {path}")
+
+
+def _print_step(step: TrainingStep) -> None:
+    weights = sum(step.graph.tensors[name].elements for name in step.parameters)
+    count = len(step.places or step.parameters)
+    print(f"training step: {count} weights of {weights:,} numbers, {len(step.graph)} nodes")
+
+
+def _levels(text: str) -> tuple[str, ...]:
+    """The fusion levels of a list, before anything is loaded.
+
+    Raises:
+        InputError: If one does not exist or comes twice.
+    """
+    known = (*LEVELS, MINDSPORE)
+    found = parts(text, "--fusion")
+    for level in found:
+        if level not in known:
+            rule = f"must list some of {', '.join(known)}"
+            raise InputError("option --fusion", rule, repr(level), suggest(level, known))
+    return found
+
+
+def _settings(args: argparse.Namespace, level: str) -> Mapping[str, Any]:
+    """Arguments of `compile` for a fusion level."""
+    settings = {**chip_settings(args), "fusion": level}
+    if level == MINDSPORE:
+        options = {**(settings.get("options") or {}), "ub_limits": "MindSpore"}
+        settings.update(fusion="ub", options=options)
+    return settings
 
 
 def _scale(text: str | None) -> float | str | None:
