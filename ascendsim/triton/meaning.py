@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -101,17 +102,14 @@ class Unit:
 
     # vector instructions
 
-    def _lanes(self, one: Vector) -> list[NDArray[np.int64]]:
+    def _key(self, one: Vector) -> _Key:
+        """What says which lanes of an instruction work."""
+        low, high = self.registers.mask
+        return self.registers.counting, low, high, one.repeats, KINDS[one.kind], one.op == "VCOPY"
+
+    def _lanes(self, one: Vector) -> tuple[NDArray[np.int64], ...]:
         """Of each repeat the lanes that work."""
-        lanes = REPEAT_BYTES // KINDS[one.kind]
-        if self.registers.counting:
-            count = self.registers.mask[0]
-            if one.op == "VCOPY":  # the count holds for each repeat: rows that may be longer than 256 bytes
-                return [np.arange(count)] * one.repeats
-            return [np.arange(min(lanes, count - start)) for start in range(0, count, lanes)]
-        bits = self.registers.mask[0] | self.registers.mask[1] << 64
-        which = np.array([lane for lane in range(lanes) if bits >> lane & 1], np.int64)
-        return [which] * one.repeats
+        return _lanes(*self._key(one))
 
     @staticmethod
     def _index(side: Side, repeat: int, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -125,31 +123,36 @@ class Unit:
         if special is not None:
             special(self, one)
             return
-        target = self._views[one.dst.kind]
+        key = self._key(one)
         compute = _computed(one)
-        lanes = self._lanes(one)
-        if len(lanes) > 1 and self._apart(one):  # all repeats at once
-            where = [self._index(one.dst, at, these) for at, these in enumerate(lanes)]
-            sources = [[self._index(side, at, these) for at, these in enumerate(lanes)] for side in one.srcs]
-            given = [
-                self._views[side.kind][np.concatenate(parts)]
-                for side, parts in zip(one.srcs, sources, strict=True)
-            ]
-            target[np.concatenate(where)] = compute(*given) if given else compute()
+        sides = (one.dst, *one.srcs)
+        patterns = [_pattern(key, side.block, side.repeat, side.itemsize) for side in sides]
+        if self._apart(one, patterns):  # all repeats at once
+            places = [self._place(side, whole) for side, (whole, _) in zip(sides, patterns, strict=True)]
+            given = [self._views[side.kind][place] for side, place in zip(one.srcs, places[1:], strict=True)]
+            self._views[one.dst.kind][places[0]] = compute(*given)
             return
-        for at, these in enumerate(lanes):
+        for at, these in enumerate(_lanes(*key)):
             given = [self._views[side.kind][self._index(side, at, these)] for side in one.srcs]
-            target[self._index(one.dst, at, these)] = compute(*given)
+            self._views[one.dst.kind][self._index(one.dst, at, these)] = compute(*given)
 
-    def _apart(self, one: Vector) -> bool:
+    @staticmethod
+    def _place(side: Side, pattern: slice | NDArray[np.int64]) -> slice | NDArray[np.int64]:
+        """A pattern of elements where an operand lies."""
+        start = (side.address & _PLACE) // side.itemsize
+        if isinstance(pattern, slice):
+            return slice(start + pattern.start, start + pattern.stop)
+        return start + pattern
+
+    @staticmethod
+    def _apart(one: Vector, patterns: Sequence[tuple[Any, int]]) -> bool:
         """Whether no repeat reads what an earlier one writes."""
         if not one.dst.repeat:
             return False
-        low, high = _span(one.dst, one.repeats or self.registers.mask[0] // 8)
-        for side in one.srcs:
-            begin, end = _span(side, one.repeats or self.registers.mask[0] // 8)
+        low, high = one.dst.address, one.dst.address + patterns[0][1]
+        for side, (_, length) in zip(one.srcs, patterns[1:], strict=True):
             same = side[:3] == one.dst[:3] and side.itemsize == one.dst.itemsize
-            if not same and begin < high and low < end:
+            if not same and side.address < high and low < side.address + length:
                 return False
         return True
 
@@ -253,9 +256,44 @@ class Unit:
                 view[place : place + BLOCK // size] = view[source + at * 8 + block]
 
 
-def _span(side: Side, repeats: int) -> tuple[int, int]:
-    length = (side.block * 7 + 1 + side.repeat * max(0, repeats - 1)) * BLOCK
-    return side.address, side.address + length
+_Key = tuple[bool, int, int, int, int, bool]
+
+
+@lru_cache(maxsize=512)
+def _lanes(
+    counting: bool, low: int, high: int, repeats: int, size: int, rows: bool
+) -> tuple[NDArray[np.int64], ...]:
+    """Of each repeat the lanes that work.
+
+    Args:
+        counting: Whether the mask is a number of elements.
+        low, high: The mask.
+        repeats: As the instruction says.
+        size: Bytes of an element.
+        rows: Whether the count holds for each repeat: rows that may be longer than 256 bytes.
+    """
+    lanes = REPEAT_BYTES // size
+    if counting and rows:
+        return (np.arange(low),) * repeats
+    if counting:
+        return tuple([np.arange(min(lanes, low - start)) for start in range(0, low, lanes)])
+    bits = low | high << 64
+    return (np.array([lane for lane in range(lanes) if bits >> lane & 1], np.int64),) * repeats
+
+
+@lru_cache(maxsize=512)
+def _pattern(key: _Key, block: int, step: int, size: int) -> tuple[slice | NDArray[np.int64], int]:
+    """Elements of all repeats of an operand, counted from its first, and the bytes that they span."""
+    per_block = BLOCK // size
+    parts = [
+        at * step * per_block + (lanes // per_block) * (block * per_block) + lanes % per_block
+        for at, lanes in enumerate(_lanes(*key))
+    ]
+    whole = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    length = (int(whole.max()) + 1) * size if len(whole) else 0
+    if len(whole) and whole[0] == 0 and (np.diff(whole) == 1).all():
+        return slice(0, len(whole)), length
+    return whole, length
 
 
 def _scalar(one: Vector) -> Any:
