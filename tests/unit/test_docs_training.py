@@ -32,10 +32,13 @@ def test_the_commands_run(
     assert main(shlex.split(line)) == 0
     printed = capsys.readouterr().out
     assert "training step: 10 weights of 61,706 numbers" in printed
+    if "," in line:  # levels side by side
+        assert "graph-kernel against mindspore" in printed
+        return
     shares = dict(re.findall(r"^ *(forward|backward|update) +\d+ +[\d.]+ +([\d.]+)$", printed, re.MULTILINE))
     assert len(shares) == 3
     assert sum(float(share) for share in shares.values()) == pytest.approx(100, abs=0.1)
-    assert ("Communication(Not Overlapped)(us)" in printed) == ("--devices" in line)
+    assert ("(Not Overlapped)" in printed) == ("--devices" in line)
 
 
 def test_losses_and_optimisers_are_named() -> None:
