@@ -8,7 +8,7 @@ within a repeat and from repeat to repeat, repeats stand in bits 56 to 63, and a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ascendsim.core.errors import KernelError
@@ -88,6 +88,7 @@ class Registers:
     Attributes:
         extreme: What GET.MAX.MIN.CNT reads: bits of the last largest or smallest value, and from bit 32 on
             the number of its lane over all repeats.
+        addresses: Of the eight address registers eight addresses each, for transposing moves.
     """
 
     mask: list[int]
@@ -98,6 +99,7 @@ class Registers:
     image_b: int = 0
     nd: int = 1
     extreme: int = 0
+    addresses: list[list[int]] = field(default_factory=lambda: [[0] * 8 for _ in range(8)])
 
     @classmethod
     def fresh(cls) -> Registers:
@@ -124,6 +126,9 @@ class Registers:
         """Follows an instruction that sets a register; False if it is none."""
         if name == "MOVEMASK":
             self.mask[words[0] & 1] = words[1]
+        elif name == "MOVEVA":
+            register, place, *pair = words
+            self.addresses[register & 7][place & 6 : (place & 6) + 2] = pair
         elif name == "set_mask_norm":
             self.mask, self.control = [(1 << 64) - 1] * 2, self.control & ~(1 << COUNT_MODE)
         elif name in _SETS:
@@ -228,6 +233,39 @@ def _comparison(op: str, relation: str, kind: str, words: tuple[int, ...]) -> Ve
         return Vector(op, kind, target, sources, _top(word), detail=relation)
     dst, src = _two(words[0], words[1], word, kind, kind)
     return Vector(op, kind, dst, (src,), _top(word), scalar=words[2], detail=relation)
+
+
+class Transposition(NamedTuple):
+    """A move that turns 16 rows of a block each into columns.
+
+    Attributes:
+        dst, src: 16 addresses each.
+        dst_step, src_step: Bytes from one repeat to the next.
+        repeats: How often.
+        itemsize: Bytes of an element.
+        dst_half, src_half: Of bytes: which half of the blocks it writes and reads.
+    """
+
+    dst: list[int]
+    src: list[int]
+    dst_step: int
+    src_step: int
+    repeats: int
+    itemsize: int
+    dst_half: int = 0
+    src_half: int = 0
+
+
+def transposition(name: str, words: tuple[int, ...], registers: Registers) -> Transposition | None:
+    """A transposing move; None if it is something else."""
+    if not name.startswith("S.VNCHWCONV.b"):
+        return None
+    target, source, word = words[:3]
+    halves = [one & 1 for one in words[3:5]]
+    pairs = [registers.addresses[at & 7] + registers.addresses[(at + 1) & 7] for at in (target, source)]
+    steps = (word & 0xFFFF) * BLOCK, (word >> 16 & 0xFFFF) * BLOCK
+    itemsize = int(name.removeprefix("S.VNCHWCONV.b")) // 8
+    return Transposition(pairs[0], pairs[1], *steps, _top(word), itemsize, *halves)
 
 
 class Copy(NamedTuple):

@@ -18,8 +18,10 @@ from ascendsim.triton.decoding import (
     Copy,
     Registers,
     Side,
+    Transposition,
     Vector,
     copy,
+    transposition,
     unknown,
     vector,
 )
@@ -71,8 +73,11 @@ class Unit:
                 self._vector(one)
             return
         moved = copy(name, words)
+        turned = transposition(name, words, self.registers)
         if moved is not None:
             self._copy(moved)
+        elif turned is not None:
+            self._transpose(turned)
         elif not meaning_cube.execute(name, words, self._bytes, self.registers):
             raise unknown(name)
 
@@ -99,6 +104,23 @@ class Unit:
             if right:
                 at += left + one.length
                 target[at : at + right] = np.tile(pad, one.right)
+
+    def _transpose(self, one: Transposition) -> None:
+        """Of bytes a half of the blocks; columns of four bytes fill two blocks each."""
+        memory, wide = self._bytes[UB], BLOCK // one.itemsize
+        columns = min(16, wide)
+        for repeat in range(one.repeats):
+            rows = np.stack(
+                [
+                    memory[start : start + BLOCK].view(_UNSIGNED[one.itemsize])
+                    for start in [(at & _PLACE) + repeat * one.src_step for at in one.src]
+                ]
+            )
+            turned = rows[:, one.src_half * columns : (one.src_half + 1) * columns].T.reshape(16, -1)
+            part = turned.shape[1] * one.itemsize
+            for at, values in zip(one.dst, np.ascontiguousarray(turned), strict=True):
+                start = (at & _PLACE) + repeat * one.dst_step + one.dst_half * part
+                memory[start : start + part] = values.view(np.uint8)
 
     # vector instructions
 

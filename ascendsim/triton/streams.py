@@ -34,8 +34,10 @@ from ascendsim.triton.decoding import (
     Copy,
     Registers,
     Side,
+    Transposition,
     Vector,
     copy,
+    transposition,
     unknown,
     vector,
 )
@@ -123,6 +125,10 @@ class Streams:
         if one is not None:
             self._vector(one)
             return
+        turned = transposition(name, words, self._registers)
+        if turned is not None:
+            self._transpose(turned)
+            return
         moved = copy(name, words)
         if moved is not None:
             self._copy(name, moved)
@@ -190,6 +196,16 @@ class Streams:
                 write_conflict=turns.read_write,
             )
         )
+
+    def _transpose(self, one: Transposition) -> None:
+        lengths = [
+            max(addresses) - min(addresses) + 32 + (one.repeats - 1) * step
+            for addresses, step in ((one.dst, one.dst_step), (one.src, one.src_step))
+        ]
+        target, source = self._operand(min(one.dst), lengths[0]), self._operand(min(one.src), lengths[1])
+        dtype = {1: "uint8", 2: "uint16", 4: "uint32"}[one.itemsize]
+        elements = one.repeats * 16 * 32 // one.itemsize
+        self._body.append(VectorInstruction("vnchwconv", dtype, elements, target, (source,)))
 
     def _copy(self, name: str, one: Copy) -> None:
         padded = one.length + (one.left + one.right) * one.itemsize

@@ -89,6 +89,46 @@ def test_in_count_mode_the_mask_is_a_number(memory):
     assert floats[1024:1324].tolist() == [3.0] * 201 + [0.0] * 99
 
 
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_moves_that_transpose(memory, dtype):
+    """Sixteen rows at a time, as the library sets the address registers up; repeats go along the rows."""
+    size, rows, columns = np.dtype(dtype).itemsize, 16, 64
+    values = np.random.default_rng(7).integers(0, 1 << 15, (rows, columns)).astype(dtype)
+    memory.view(6, dtype)[: rows * columns] = values.reshape(-1)
+    per, line = 32 // size, rows * size  # elements of a block, bytes of a row of the result
+    sources = [UB + row * columns * size for row in range(rows)]
+    pieces = line // 32  # blocks of a row of the result
+    targets = [UB + 0x8000 + at // pieces * line + at % pieces * 32 for at in range(16)]
+    stream = [
+        ("MOVEVA", (register + at // 8, at % 8, listed[at], listed[at + 1]))
+        for register, listed in ((0, targets), (2, sources))
+        for at in range(0, 16, 2)
+    ]
+    word = packed((per * line // 32, 0), (1, 16), (columns // per, 56))
+    stream.append((f"S.VNCHWCONV.b{size * 8}", (0, 2, word)))
+    unit = Unit(memory)
+    for name, words in stream:
+        unit.execute(name, words)
+    found = memory.bytes[6][0x8000 : 0x8000 + values.nbytes].view(dtype).reshape(columns, rows)
+    np.testing.assert_array_equal(found, values.T)
+    *_, last = Streams(load("Ascend910B1"), []).block(stream, CoreKind.VECTOR).body
+    assert (last.op, last.elements) == ("vnchwconv", values.size)
+
+
+def test_halves_of_bytes_are_transposed(memory):
+    values = np.arange(16 * 32, dtype=np.uint8).reshape(16, 32)
+    memory.bytes[6][:512] = values.reshape(-1)
+    unit = Unit(memory)
+    for register, start in ((0, 0x4000), (2, 0)):
+        for at in range(0, 16, 2):
+            pair = [UB + start + (at + one) * 32 for one in (0, 1)]
+            unit.execute("MOVEVA", (register + at // 8, at % 8, *pair))
+    unit.execute("S.VNCHWCONV.b8", (0, 2, packed((1, 56)), 1, 0))
+    found = memory.bytes[6][0x4000 : 0x4000 + 512].reshape(16, 32)
+    np.testing.assert_array_equal(found[:, 16:], values[:, :16].T)
+    assert not found[:, :16].any()
+
+
 @pytest.mark.parametrize(("op", "function"), [("VCMAX", np.argmax), ("VCMIN", np.argmin)])
 def test_the_register_of_extremes_knows_value_and_lane(memory, op, function):
     values = np.random.default_rng(6).standard_normal(100).astype(np.float32)
@@ -254,7 +294,7 @@ def test_a_stream_becomes_a_block_that_the_machine_times(memory):
     assert run(Program((task,), MemoryPlan.in_a_row(sizes)), chip).cycles > 128 // 16 * 64 // 16 * 64 // 16
 
 
-@pytest.mark.parametrize("name", ["VRIDDLE.f32", "MOVEVA", "LOAD.L1.TO.L0A.2D.TRANSPOSE.s8"])
+@pytest.mark.parametrize("name", ["VRIDDLE.f32", "VMRGSORT.f32.V220", "LOAD.L1.TO.L0A.2D.TRANSPOSE.s8"])
 def test_an_instruction_that_is_not_known_is_named(memory, name):
     with pytest.raises(KernelError, match=f"instruction {name} of the compiled kernel cannot be run yet"):
         Unit(memory).execute(name, (0, 0, 0, 0))
