@@ -219,5 +219,5 @@ def test_morris_sees_what_hangs_together(found: Sensitivity) -> None:
         found.morris(1)
     with pytest.raises(asim.InputError, match="figures must name at least one"):
         found.morris(4, [])
-    with pytest.raises(asim.InputError, match="seed must be a natural number, not -1"):
+    with pytest.raises(asim.InputError, match="seed must be from 0 to 4294967295, not -1"):
         found.morris(4, seed=-1)

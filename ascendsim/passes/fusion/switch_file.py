@@ -30,6 +30,7 @@ BUILT_IN_RANGES = {"Top": (3000, 4000), "Main": (4000, 5000), "Down": (5000, 600
 MAX_BYTES = 1 << 20  # CANN's own configuration with every pass it has is about 50 KiB
 _JSON_SIGNS = '{}[]"'  # no name of a pass has them
 _PAIRS = {"{": "}", "[": "]"}
+_LISTED = 4  # brackets that a message names one by one; a switch file nests three deep
 _SPOKEN = {"{": "brace", "}": "brace", "[": "bracket", "]": "bracket"}
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _FORM = 'the form is {"Switch": {"GraphFusion": {"PassName": "off"}}}'
@@ -129,6 +130,10 @@ def _no_json(text: str, subject: str, error: str) -> NoReturn:
         if _PAIRS[start] != sign:
             rule = f"is no JSON: the {start} of line {first} is not closed before the {sign} of line {line}"
             _invalid(subject, rule, remedy=f"add the missing {_SPOKEN[start]} {_PAIRS[start]}")
+    if len(opened) > _LISTED:
+        (sign, line), more = opened[-1], len(opened) - 1
+        rule = f"is no JSON: never closed: {sign} of line {line} and {more} in front of it"
+        _invalid(subject, rule, remedy=_FORM)
     if opened:
         listed = ", ".join(f"{sign} of line {line}" for sign, line in opened)
         missing = ", ".join(f"{_SPOKEN[sign]} {_PAIRS[sign]}" for sign, _ in reversed(opened))
