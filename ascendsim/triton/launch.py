@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from ascendsim.tile.advice import Timed
 from ascendsim.tile.findings import Finding
 from ascendsim.triton.arguments import Arguments
 from ascendsim.triton.compiling import compiled
+from ascendsim.triton.hints import one_by_one
 from ascendsim.triton.kit import compilers
 from ascendsim.triton.source import bound, function_of, source_of
 from ascendsim.triton.streams import WORKSPACE, Row, Streams
@@ -48,10 +50,11 @@ SECONDS = 3600
 class TritonResult(KernelResult):
     """One launch of a Triton kernel, of instructions as the vendor's compiler made them."""
 
-    @property
+    @cached_property
     def advice(self) -> tuple[Finding, ...]:
-        """Nothing yet: the lines of the kernel are not known in the compiled instructions."""
-        return ()
+        """What costs time and is no fault, with the cycles that are lost; made when it is first asked for."""
+        found = one_by_one(self.program, self.soc)
+        return () if found is None else (found,)
 
 
 def run_triton(

@@ -12,6 +12,7 @@ from ascendsim.isa.instructions import Pipe
 from ascendsim.isa.program import Access, BlockGroup, CoreKind, MemoryPlan, Program, Task, TaskKind
 from ascendsim.machine import run
 from ascendsim.soc import load
+from ascendsim.triton.hints import one_by_one
 from ascendsim.triton.meaning import Unit
 from ascendsim.triton.streams import Streams
 
@@ -292,6 +293,23 @@ def test_a_stream_becomes_a_block_that_the_machine_times(memory):
     task = Task(0, "k", TaskKind.AI_CORE, groups=(BlockGroup(block, 4),), accesses=accesses)
     sizes = {name: end - start for name, start, end in regions}
     assert run(Program((task,), MemoryPlan.in_a_row(sizes)), chip).cycles > 128 // 16 * 64 // 16 * 64 // 16
+
+
+def test_numbers_that_go_one_by_one_are_told_with_what_they_cost():
+    chip = load("Ascend910B1")
+
+    def program(number):
+        rows = [("MOVEV.f32", (UB, 0, packed((1, 0), (8, 32), (1, 56)))), ("s.alu", ())]
+        rows += [(name, (UB + at % 64 * 4,)) for at in range(number // 2) for name in ("s.ld", "s.st")]
+        block = Streams(chip, []).block(rows, CoreKind.VECTOR)
+        task = Task(0, "k", TaskKind.AI_VECTOR_CORE, groups=(BlockGroup(block, 2),))
+        return Program((task,), MemoryPlan.in_a_row({}))
+
+    assert one_by_one(program(200), chip) is None
+    found = one_by_one(program(1000), chip)
+    assert "moves 1,000 numbers one by one by the scalar unit" in str(found)
+    assert found.cycles == run(program(1000), chip).cycles - run(program(0), chip).cycles
+    assert not found.error
 
 
 @pytest.mark.parametrize("name", ["VRIDDLE.f32", "VMRGSORT.f32.V220", "LOAD.L1.TO.L0A.2D.TRANSPOSE.s8"])
