@@ -7,6 +7,7 @@ interrupted (SIGINT, Ctrl-C), 143 terminated (SIGTERM).
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -50,6 +51,10 @@ COMMANDS: tuple[str, ...] = (
 )
 
 _USAGE_ERROR = 2
+
+
+# what writing to standard output ends with; writers of files name theirs
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 class Command(Protocol):
@@ -122,7 +127,7 @@ def _ended(arguments: Sequence[str], at_end: Callable[[], None]) -> int:
         _end_output()
         return 0
     except OSError as error:
-        blamed = error.filename or "a file"
+        blamed = error.filename or ("standard output" if error.errno in _FULL else "a file")
         try:
             sys.stdout.flush()
         except OSError:  # it is full: what it could not take is still waiting

@@ -15,6 +15,7 @@ from ascendsim.core.refusals import ConversionError, Refusal, some
 from ascendsim.graph.ir import Graph, Node
 from ascendsim.passes.control_flow import control_flow_nodes, host_reasons, reached_nodes
 from ascendsim.passes.fusion.catalogue import all_facts
+from ascendsim.passes.gears.example import how_to_say_shapes
 
 ATC = "atc"
 _QUANTISING = frozenset(
@@ -59,7 +60,7 @@ def _by_converter(graph: Graph, settings: Settings) -> Iterator[Refusal]:
 
 
 def _open_shapes(graph: Graph, settings: Settings) -> Iterator[Refusal]:
-    """GE, dnnengine_manager.cc. A framework that calls operator by operator knows their shapes; gears are
+    """GE, `dnnengine_manager.cc`. A framework that calls operator by operator knows their shapes; gears are
     graphs of fixed shapes.
     """
     chip = settings.soc
@@ -68,12 +69,12 @@ def _open_shapes(graph: Graph, settings: Settings) -> Iterator[Refusal]:
     reasons = host_reasons(graph)
     if reasons:
         rule = f"has no dynamic shapes, and {some(reasons, 2)}"
-        remedy = (
-            "give fixed shapes (shapes=, --input_shape), or gears (dynamic_batch_size, dynamic_image_size, "
-            "dynamic_dims)"
-        )
-        if all(tensor.is_static for tensor in graph.inputs):
-            remedy = "take the operator out of the network, or choose another chip"
+        remedy = "take the operator out of the network, or choose another chip"
+        if not all(tensor.is_static for tensor in graph.inputs):
+            remedy = (
+                f"{how_to_say_shapes(graph, settings.opset)}; or use gears (dynamic_batch_size, "
+                "dynamic_image_size, dynamic_dims)"
+            )
         yield Refusal("EZ3002", f"chip {chip.name}", rule, remedy, by_chip=True)
 
 

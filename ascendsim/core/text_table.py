@@ -126,7 +126,8 @@ def cell_rooms(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
 ) -> list[int]:
     """Letters that a line in each column may have: names share what numbers and a quarter of the line for
-    each column of sentences leave, down to `_LEAST_NAME`; sentences share the rest, down to `_SENTENCE`.
+    each column of sentences leave, down to `_LEAST_NAME`; sentences share the rest, down to `_SENTENCE`, and
+    to their longest word if the line has room for all of these.
 
     Args:
         heads: Heads, with line breaks.
@@ -144,9 +145,12 @@ def cell_rooms(
     head = _widths(heads, ())  # heads stay whole
     least = sum(min(whole[index], max(_SENTENCE, width // 4, head[index])) for index in sentences)
     rooms = list(whole)
+    word = [max((len(each) for row in rows for each in row[index].split()), default=0) for index in sentences]
+    room = {index: max(_SENTENCE, longest) for index, longest in zip(sentences, word, strict=True)}
     for columns, floor, kept in ((names, _LEAST_NAME, least), (sentences, _SENTENCE, 0)):
+        words = columns is sentences and sum(max(room[index], head[index]) for index in columns) <= left
         for index in columns:
-            rooms[index] = min(whole[index], max(floor, head[index]))
+            rooms[index] = min(whole[index], max(room[index] if words else floor, head[index]))
             left -= rooms[index]
         for done, index in enumerate(sorted(columns, key=lambda index: whole[index])):
             more = max(0, (left - kept) // (len(columns) - done))

@@ -119,7 +119,7 @@ TABLE: list[tuple[str, Arrays, Arrays, str, dict[str, Any]]] = [
         "RotaryEmbedding",
         _rotary([0, 3]),
         (*_rotary([0, 3])[:1], some(4, 2), some(4, 2), ints(0, 1)[None]),
-        "needs caches with 3 columns, not 2",
+        "needs tables of 3 angles, half of what is turned, not 2",
         {},
     ),
     ("RNN", _rnn(5), _rnn(6), "needs 2 sequence lengths from 0 to 5", {"hidden_size": 4}),

@@ -93,13 +93,14 @@ def load_onnx(
         Inference(opset).finish(graph)
     else:
         Inference(opset).forget_values(graph)
+    refused = (*refusals_of(model, name), *refused_forms(graph))
     graph.metadata.update(
         format="onnx",
         opset=versions[""],
         producer=f"{model.producer_name} {model.producer_version}".strip(),
         inputs=tuple(tensor.name for tensor in graph.inputs),
         file=name,
-        atc=(*refusals_of(model, name), *refused_forms(graph)),
+        **({"atc": refused} if refused else {}),
     )
     verify(graph, opset if check_operators else None)
     return graph
