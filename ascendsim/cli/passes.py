@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         _show(args.name)
         return 0
     rows = [*_engine_rows(args), *_fusion_rows(args)]
-    print_table(("family", "stage", "pass", "state", "what it does, or why it does not run"), rows)
+    print_table(("family", "stage", "pass", "state", "what it does, or why not"), rows)
     print(f"{len(rows)} passes, {sum(row[3] == 'on' for row in rows)} on")
     return 0
 

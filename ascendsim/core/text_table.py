@@ -126,8 +126,8 @@ def cell_rooms(
     heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], width: int
 ) -> list[int]:
     """Letters that a line in each column may have: names share what numbers and a quarter of the line for
-    each column of sentences leave, down to `_LEAST_NAME`; sentences share the rest, down to `_SENTENCE`, and
-    to their longest word if the line has room for all of these.
+    each column of sentences leave, down to `_LEAST_NAME`; sentences share the rest, down to `_SENTENCE`. A
+    column of sentences that are mostly one word, a name, has room for it, up to a third of the line.
 
     Args:
         heads: Heads, with line breaks.
@@ -145,12 +145,14 @@ def cell_rooms(
     head = _widths(heads, ())  # heads stay whole
     least = sum(min(whole[index], max(_SENTENCE, width // 4, head[index])) for index in sentences)
     rooms = list(whole)
-    word = [max((len(each) for row in rows for each in row[index].split()), default=0) for index in sentences]
-    room = {index: max(_SENTENCE, longest) for index, longest in zip(sentences, word, strict=True)}
+    word = {index: _name_room(rows, index, width) for index in sentences}
+    needed = [max(_SENTENCE, head[index], word[index]) for index in sentences]
+    needed += [min(whole[index], max(_LEAST_NAME, head[index])) for index in names]
+    if sum(needed) > left:
+        word = {}
     for columns, floor, kept in ((names, _LEAST_NAME, least), (sentences, _SENTENCE, 0)):
-        words = columns is sentences and sum(max(room[index], head[index]) for index in columns) <= left
         for index in columns:
-            rooms[index] = min(whole[index], max(room[index] if words else floor, head[index]))
+            rooms[index] = min(whole[index], max(floor, head[index], word.get(index, 0)))
             left -= rooms[index]
         for done, index in enumerate(sorted(columns, key=lambda index: whole[index])):
             more = max(0, (left - kept) // (len(columns) - done))
@@ -158,6 +160,14 @@ def cell_rooms(
             rooms[index] += more
             left -= more
     return rooms
+
+
+def _name_room(rows: Sequence[Sequence[str]], index: int, width: int) -> int:
+    """Letters that the names of a column want; 0 if it holds sentences."""
+    words = [row[index].split() for row in rows]
+    if 2 * sum(len(each) < 2 for each in words) <= len(words):
+        return 0
+    return min(width // 3, max((len(word) for each in words for word in each), default=0))
 
 
 def fitted_rows(rows: Sequence[Sequence[str]], rooms: Sequence[int]) -> list[list[str]]:

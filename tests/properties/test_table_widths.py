@@ -32,7 +32,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]], list[bool]]:
                     "Of peak(%)",
                     "x",
                     "DDR read(MB)",
-                    "what it does, or why it does not run",
+                    "what it does, or why not",
                 ]
             )
         )
