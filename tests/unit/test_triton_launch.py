@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import ascendsim as asim
-from ascendsim.core.errors import AscendSimError, CompileError, InputError
+from ascendsim.core.errors import AscendSimError, CompileError, InputError, KernelError
 from ascendsim.triton import kit, setup
 from ascendsim.triton.arguments import Arguments
-from ascendsim.triton.compiling import STAND_IN
-from ascendsim.triton.launch import blocks_of, launched
+from ascendsim.triton.compiling import STAND_IN, _keep, _kept
+from ascendsim.triton.launch import _recorded, blocks_of, launched
 from ascendsim.triton.source import bound, source_of
 
 
@@ -161,6 +161,32 @@ def test_a_pip_that_fails_is_said_in_a_line(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="pip download of the compilers failed: ERROR: No matching"):
         setup.set_up(tmp_path)
     assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "said"),
+    [(-11, "", "SIGSEGV"), (1, "Traceback\nValueError: no\n", "ValueError: no")],
+)
+def test_a_library_that_crashes_is_one_line(monkeypatch, tmp_path, code, text, said):
+    def crashing(command, **named):
+        return subprocess.CompletedProcess(command, code, "", text)
+
+    monkeypatch.setattr(subprocess, "run", crashing)
+    with pytest.raises(KernelError, match=f"kernel 'k' stopped the vendor's library: {said}$"):
+        _recorded("k", {}, [np.zeros(2)], tmp_path / "record")
+
+
+def test_modules_in_the_cache_are_checked(tmp_path):
+    scratch, kept = tmp_path / "scratch", tmp_path / "cache" / "key"
+    scratch.mkdir()
+    (scratch / "module.mlir").write_text("module {}")
+    assert _kept(kept) is None
+    _keep(scratch, kept, {"parameters": ["x", "n"]})
+    found = _kept(kept)
+    assert found is not None
+    assert (found.parameters, found.kept, found.module.read_text()) == (("x", "n"), True, "module {}")
+    (kept / "module.mlir").write_text("module { }")  # what a disk has damaged is made anew
+    assert _kept(kept) is None
 
 
 def test_the_stand_in_keeps_the_module_that_it_is_handed(tmp_path):
