@@ -25,7 +25,7 @@ from tests.support.operator_cases import (
 
 BY_INITIAL = pytest.mark.parametrize("initial", initials())
 # The number of results depends on values.
-COUNTS = {"NonMaxSuppression", "Unique"}
+COUNTS = {"NonMaxSuppression", "NonZero", "Unique"}
 # What is known only if all sizes of the axes are, or cannot be said of a lone symbol.
 VAGUE = {
     **dict.fromkeys(
