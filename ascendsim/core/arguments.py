@@ -175,7 +175,7 @@ class _Rule:
             )
         nested = isinstance(value, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in value)
         # arrays are of one class whatever their shapes and elements
-        if self._learns and not nested and not (self._parts and hasattr(value, "dtype")):
+        if self._learns and not nested and not (self._parts and hasattr(type(value), "dtype")):
             self.fine.add(own)
 
 
