@@ -62,7 +62,8 @@ def plain_table(
         return _aligned(columns, rows, right, title)
     heads = stacked_heads(columns, right)
     rooms = cell_rooms(heads, rows, right, width)
-    if _line(rooms) > width:
+    # the name in front tells the rows apart: of eight letters nobody knows it
+    if _line(rooms) > width or (not right[0] and rooms[0] < min(_widths(heads, rows)[0], _LEAST_KEY)):
         least = [
             size if number else max(min(size, _LEAST_KEY), head)
             for size, head, number in zip(_widths(heads, rows), _widths(heads, ()), right, strict=True)

@@ -39,7 +39,7 @@ OPERATORS: dict[str, tuple[str, int, dict[str, Any]]] = {
 
 def engines(op: str, dtype: str, chip: str) -> set[str]:
     name, inputs, attributes = OPERATORS[op]
-    builder = asim.GraphBuilder()
+    builder = asim.GraphBuilder(infer=default_opset().infer)  # CANN's operators have types that ONNX's lack
     given = [builder.input(f"x{number}", (4, 64), dtype) for number in range(inputs)]
     builder.output(builder.op(name, *given, **attributes), "y")
     model = asim.compile(builder.build(), soc=chip, precision_mode="must_keep_origin_dtype", fusion="off")
