@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 def add_gear_options(parser: argparse.ArgumentParser) -> None:
     """Adds ATC's options for gears."""
-    gears = parser.add_argument_group(
-        "gears", "several input shapes in one model; mark open dimensions with -1 in --input_shape"
-    )
+    gears = parser.add_argument_group("gears", "several input shapes in one model; -1 marks what is open")
     gears.add_argument("--dynamic_batch_size", metavar="N,N", help='batch sizes, "1,2,4,8"')
     gears.add_argument(
         "--dynamic_image_size", metavar="H,W;H,W", help='heights and widths, "416,416;832,832"'

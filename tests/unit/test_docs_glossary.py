@@ -12,17 +12,19 @@ import ascendsim as asim
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 # words of everyday English and of Python; all others need a line in the glossary
 PLAIN = """
-    actual add added additions advice advise after allow anchor anew apply args array ascend ask ax base
-    before best build builder by bytes captured carried choices code column compare comparison conf
+    a actual add added additions advice advise after allow alternative anchor anew apply args array ascend ask
+    at ax base
+    before best build builder by bytes captured carried check choices code column compare comparison conf
     context contributions count counter csv dataframe decided declined disable display drawings dump
     duration elimination enable error example execute export failed figures file fill first fit flags
-    folder for form found fresh from gain high holders ids image initial input insert key larger last
+    folder for form found fresh from gain goes high holders ids image initial input insert key larger last
     left limit line load loaded log low make maximize memory metadata minimize modify most multi name
-    named network new note num of old optimization optimize optimized option order out output parallel
-    path place planned plot predecessors prefix progress proposals random read reasons remedy remove rename
-    reorder replace report retry reuse rows run save search seed select self set settings sim simulate
-    simulation since single size skipped sorting statistic stem subject summary sync table time timed
-    title to too top topo type unfused unsupported unused up uses walks which with x y
+    named network new note num of old optimization optimize optimized option order other out output
+    parallel part path place planned plot predecessors prefix progress proposals random read reasons remedy
+    remove rename reorder replace report retry reuse rows run save search seed select self set settings sim
+    simulate simulation since single size skipped sorting start statistic stem subject summary sync table
+    time timed
+    title to too top topo type unfused unsupported unused up uses walks where which with x y
 """
 
 

@@ -21,6 +21,11 @@ pytestmark = pytest.mark.usefixtures("untimed_tiles")
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
 
+PROTOTXT = """
+layer { name: "x" type: "Input" top: "x" input_param { shape { dim: 1 dim: 16 dim: 9 dim: 9 } } }
+layer { name: "y" type: "Interp" bottom: "x" top: "y" interp_param { height: 17 width: 17 } }
+"""
+
 
 def small(b: GraphBuilder) -> Tensor:
     return b.op("Relu", b.op("Conv", b.input("x", (1, 3, 8, 8)), random(16, 3, 3, 3)))
@@ -30,6 +35,7 @@ def small(b: GraphBuilder) -> Tensor:
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.onnx").write_bytes(export_onnx(build(small)))
     shutil.copy("tests/data/mindir/lenet.mindir", tmp_path / "net.mindir")
+    (tmp_path / "net.prototxt").write_text(PROTOTXT)
     (tmp_path / "fusion_switch.cfg").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
     folder_of(tmp_path / "images", 2, 8, 8)
     monkeypatch.chdir(tmp_path)

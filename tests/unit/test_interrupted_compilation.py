@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,15 @@ from ascendsim_kernels.interrupts import Interrupts
 from ascendsim_kernels.jit import kernel
 
 ENDS = {signal.SIGINT: (130, "ascendsim: interrupted\n"), signal.SIGTERM: (143, "ascendsim: terminated\n")}
+
+
+@pytest.fixture(autouse=True)
+def _interrupted_as_in_a_terminal() -> Iterator[None]:
+    """A shell's background jobs ignore SIGINT; tests of interrupts want what a terminal has."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 # a command that compiles one kernel and one that it calls; a signal comes in the middle of something
 PROGRAM = """
