@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ascendsim.api.kernels import KernelResult
+from ascendsim.core.arguments import checked
 from ascendsim.core.errors import InputError, KernelError
 from ascendsim.isa.program import (
     Access,
@@ -57,6 +58,7 @@ class TritonResult(KernelResult):
         return () if found is None else (found,)
 
 
+@checked(soc="see `ascendsim soc list`")
 def run_triton(
     kernel: Any,
     *args: Any,

@@ -263,6 +263,7 @@ def test_every_public_function_says_what_it_cannot_write_and_why(tmp_path: Path)
                     "sweep",
                     "sensitivity",
                     "search",
+                    "run_triton",
                 ),  # all of these read the file
             )
         ):

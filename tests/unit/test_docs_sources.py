@@ -36,6 +36,8 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "model.onnx").write_bytes(export_onnx(build(small)))
     shutil.copy("tests/data/mindir/lenet.mindir", tmp_path / "net.mindir")
     (tmp_path / "net.prototxt").write_text(PROTOTXT)
+    aipp = "aipp_op { aipp_mode: static input_format: RGB888_U8 csc_switch: false }"
+    (tmp_path / "aipp.cfg").write_text(aipp)
     (tmp_path / "fusion_switch.cfg").write_text('{"Switch": {"GraphFusion": {"ALL": "off"}}}')
     folder_of(tmp_path / "images", 2, 8, 8)
     monkeypatch.chdir(tmp_path)
