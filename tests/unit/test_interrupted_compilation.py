@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ascendsim_kernels import jit
 from ascendsim_kernels.interrupts import Interrupts
 from ascendsim_kernels.jit import kernel
 
@@ -97,8 +98,12 @@ def test_the_program_ends_with_its_code_in_one_line(
     assert not [path for path in tmp_path.rglob("*") if ".tmp." in path.name]
 
 
-def test_elsewhere_an_interrupt_waits_until_the_kernel_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_an_interrupt_waits_until_the_kernel_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from numba.core import event
+
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)  # what an earlier run compiled is elsewhere
 
     class Sends(event.Listener):  # type: ignore[misc]
         def on_start(self, event: event.Event) -> None:
