@@ -32,8 +32,12 @@ pytestmark = pytest.mark.usefixtures("untimed_tiles")
 
 @pytest.mark.parametrize("shard", every(6, range(2 * SHARDS)))
 def test_representative_cases_pass_or_are_refused(shard: int) -> None:
-    """Of every set of operators one case; default options, warnings are errors."""
+    """Of every set of operators one case; default options, warnings are errors. What the chip lacks
+    (bfloat16) runs on one that has it."""
     outcomes = [run_case(case) for case in representative_cases()[shard :: 2 * SHARDS]]
+    for place, case in enumerate(representative_cases()[shard :: 2 * SHARDS]):
+        if outcomes[place].lacks == f"chip {SOC}":
+            outcomes[place] = run_case(case, "Ascend910B1")
     counts = Counter(item.status for item in outcomes)
     assert not counts[FAIL], "\n".join(
         f"{item.case}: {item.reason}" for item in outcomes if item.status == FAIL
