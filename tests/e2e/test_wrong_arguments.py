@@ -87,6 +87,8 @@ def _subjects() -> Iterator[tuple[str, Callable[..., Any]]]:
     }
     for name in asim.__all__:
         public = getattr(asim, name)
+        if inspect.ismodule(public):  # a package that is called as its main function, once it is imported
+            public = getattr(public, name, public)
         if not inspect.isclass(public):
             if callable(public):
                 yield name, public

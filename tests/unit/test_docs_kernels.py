@@ -45,6 +45,8 @@ def test_its_kernel_runs():
 def test_its_commands_run(mine, capsys):
     assert len(COMMANDS) >= 4
     for line in COMMANDS:
+        if "setup-triton" in line:  # fetches hundreds of megabytes
+            continue
         assert main(line.partition("#")[0].split()[1:]) == 0, line
     out = capsys.readouterr().out
     assert "mine.py::doubled  Twice 32,768 numbers." in out
